@@ -1,0 +1,100 @@
+"""The one seam between the engine and a model: libllama behind it, or a stand-in in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretoken.types import SamplingParams, SeqId, Token
+
+Place = Literal["device", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive tokens of one sequence inside a batch; the last `n_outputs` rows get logits."""
+
+    seq: SeqId
+    start: int
+    tokens: Sequence[Token]
+    n_outputs: int
+    first_row: int
+
+    @property
+    def outputs(self) -> range:
+        """The batch rows that were asked for logits."""
+        end = self.first_row + len(self.tokens)
+        return range(end - self.n_outputs, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A sequence's recurrent state as `Backend.save` returned it."""
+
+    place: Place
+    data: bytes | memoryview | NDArray[np.uint8]
+
+
+class Sampler(Protocol):
+    """Chooses tokens; every call advances its state, so it is called once per emitted token."""
+
+    def sample(self, row: int) -> Token: ...
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """A model's context: it decodes spans, and its memory can be told to give tokens back."""
+
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def n_ctx(self) -> int: ...
+    @property
+    def n_batch(self) -> int: ...
+    @property
+    def n_outputs(self) -> int: ...
+    @property
+    def n_sequences(self) -> int: ...
+    @property
+    def n_rollback(self) -> int: ...
+    @property
+    def unified(self) -> bool: ...
+    @property
+    def recurrent(self) -> bool: ...
+    @property
+    def can_shift(self) -> bool: ...
+
+    def decode(self, spans: Sequence[Span]) -> None: ...
+    def logits(self, row: int) -> NDArray[np.float32]: ...
+    def sampler(self, params: SamplingParams, history: Sequence[Token]) -> Sampler: ...
+
+    def length(self, seq: SeqId) -> int:
+        """How many tokens the memory holds for a sequence."""
+        ...
+
+    def remove(self, seq: SeqId, start: int, end: int | None = None) -> bool:
+        """Forget positions [start, end); False when the memory cannot, and then nothing changed."""
+        ...
+
+    def shift(self, seq: SeqId, start: int, by: int) -> None:
+        """Move the positions from `start` on by `by` (attention-only memory)."""
+        ...
+
+    def share_state(self, source: SeqId, target: SeqId) -> None:
+        """Let `target` hold the recurrent state of `source`; the next decode of either copies it."""
+        ...
+
+    def clone(self, source: SeqId, target: SeqId) -> None:
+        """Let `target`, which must be empty, hold everything that `source` holds."""
+        ...
+
+    def save(self, seq: SeqId, place: Place) -> Snapshot: ...
+    def load(self, seq: SeqId, snapshot: Snapshot) -> None: ...
+
+    def held(self, seq: SeqId) -> list[int] | None:
+        """Every attention position held for a sequence, duplicates included; None without attention."""
+        ...

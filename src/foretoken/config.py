@@ -1,0 +1,77 @@
+"""Every setting and its default: the only place with defaults."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+MemoryChoice = Literal["auto", "trim", "fork", "checkpoint", "checkpoint-host", "ring"]
+FlashAttention = Literal["auto", "on", "off"]
+
+DEFAULT_CONTEXT = 8192
+"""Per slot, where the model was trained for at least that much."""
+
+
+def available_cores() -> int:
+    """The cores this process may use: more threads than that spin at barriers and crawl."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """How a GGUF is loaded."""
+
+    path: Path
+    n_gpu_layers: int = -1
+    """Layers kept on the GPU; negative is all. Without a GPU in the build it does nothing."""
+    load_mtp: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContextConfig:
+    """How a context over a model is made; `n_ctx` counts the tokens of one sequence."""
+
+    n_ctx: int
+    n_sequences: int = 1
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_outputs: int = 128
+    """Rows of one batch that may ask for logits; each costs a vocabulary of floats."""
+    n_threads: int = field(default_factory=available_cores)
+    flash_attention: FlashAttention = "auto"
+    kv_type_k: str = "f16"
+    kv_type_v: str = "f16"
+    unified: bool = False
+    n_shadows: int = 0
+    """Sequences that only hold recurrent states: they need no attention cells of their own."""
+    n_rollback: int = 0
+    """States kept inside the graph for the ring memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What a person may choose; None means that foretoken chooses."""
+
+    model: ModelConfig
+    n_parallel: int = 1
+    n_ctx: int | None = None
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_threads: int = field(default_factory=available_cores)
+    flash_attention: FlashAttention = "auto"
+    kv_type_k: str | None = None
+    kv_type_v: str | None = None
+    unified: bool | None = None
+    exact: bool | None = None
+    """Bit-exact whatever shares the batch; None is yes on CPU, no on a GPU."""
+    memory: MemoryChoice = "auto"
+    n_rollback: int = 8
+    prefill_chunk: int = 256
+    """Prompt tokens decoded in one step while other slots are generating."""
+    max_queue: int = 1024
+    max_replay: int = 24
+    """Pending tokens beyond which nothing is drafted: a cut would decode all of them again."""
+    check_integrity: bool = False
+    """Prove after every step that memory holds what the engine believes (slow: for debugging)."""

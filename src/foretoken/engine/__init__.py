@@ -1,0 +1,1 @@
+"""Slots, batches and the loop that answers requests."""

@@ -1,0 +1,142 @@
+"""From settings to a loaded model, a fitting context and the memory that was found to work in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from foretoken.backend import Backend
+from foretoken.config import DEFAULT_CONTEXT, ContextConfig, EngineConfig
+from foretoken.errors import ConfigError, ContextError
+from foretoken.llama import library
+from foretoken.llama.context import Context
+from foretoken.llama.model import Model
+from foretoken.memory import KINDS, Memory, Needs
+from foretoken.memory.probe import N_CTX, Trial, candidates, choose, probe, refuse_wrong_choice
+
+log = logging.getLogger("foretoken.engine")
+
+_EXACT_KV = ("q8_0", "bf16")
+"""KV types whose kernels take one path at any number of rows; the second where the first does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """An engine's parts, and how they were chosen."""
+
+    model: Model
+    context: Context
+    memory: Memory
+    exact: bool
+    trials: tuple[Trial, ...]
+
+    def describe(self) -> str:
+        """What runs and what it guarantees, in one line."""
+        config = self.context.config
+        promise = (
+            "exact: a token does not depend on what shares its batch"
+            if self.exact
+            else "fast: near ties may be decided differently when batches differ"
+        )
+        return (
+            f"{self.model.name}, {config.n_sequences} x {config.n_ctx} tokens, "
+            f"kv {config.kv_type_k}/{config.kv_type_v}, memory {self.memory.name}, "
+            f"{config.n_threads} threads; {promise}"
+        )
+
+    def close(self) -> None:
+        self.context.close()
+        self.model.close()
+
+
+def assemble(config: EngineConfig) -> Assembly:
+    """Load the model, find the memory that works, open the context."""
+    _check(config)
+    model = Model(config.model)
+    try:
+        return _assemble(config, model)
+    except BaseException:
+        model.close()
+        raise
+
+
+def _check(config: EngineConfig) -> None:
+    for name in ("n_parallel", "n_batch", "n_ubatch", "n_threads", "prefill_chunk", "max_queue"):
+        if getattr(config, name) < 1:
+            raise ConfigError(f"{name} must be at least 1, not {getattr(config, name)}")
+    if config.n_ctx is not None and config.n_ctx < 1:
+        raise ConfigError(f"the context must hold at least 1 token, not {config.n_ctx}")
+    if config.n_batch < config.n_parallel:
+        raise ConfigError(f"a batch of {config.n_batch} rows cannot serve {config.n_parallel} slots")
+
+
+def _assemble(config: EngineConfig, model: Model) -> Assembly:
+    exact = config.exact if config.exact is not None else not _on_gpu(config)
+    base = _fitting(model, _context_config(config, model, exact), exact and config.kv_type_k is None)
+    if config.memory == "auto":
+        kinds = candidates(model.recurrent, config.n_parallel, exact)
+        if config.unified is False:
+            kinds = [kind for kind in kinds if kind.needs(config.n_parallel, 0).unified is not True]
+    else:
+        refuse_wrong_choice(config.memory, model.recurrent, config.n_parallel)
+        kinds = [KINDS[config.memory]]
+    trials = probe(lambda needs: _small(model, base, needs), kinds, config.n_parallel, config.n_rollback)
+    chosen = choose(trials, exact)
+    for trial in trials:
+        log.debug("%s", trial)
+    kind = KINDS[chosen.memory]
+    context = Context(model, _with_needs(base, kind.needs(config.n_parallel, config.n_rollback)))
+    memory = kind(context)
+    alone = config.n_parallel == 1 or not context.unified
+    return Assembly(model, context, memory, exact and chosen.exact and alone, tuple(trials))
+
+
+def _on_gpu(config: EngineConfig) -> bool:
+    return library.supports_gpu() and config.model.n_gpu_layers != 0
+
+
+def _context_config(config: EngineConfig, model: Model, exact: bool) -> ContextConfig:
+    return ContextConfig(
+        n_ctx=config.n_ctx or min(model.n_ctx_train or DEFAULT_CONTEXT, DEFAULT_CONTEXT),
+        n_sequences=config.n_parallel,
+        n_batch=config.n_batch,
+        n_ubatch=config.n_ubatch,
+        n_threads=config.n_threads,
+        flash_attention="on" if exact and config.flash_attention == "auto" else config.flash_attention,
+        kv_type_k=config.kv_type_k or (_EXACT_KV[0] if exact else "f16"),
+        kv_type_v=config.kv_type_v or (_EXACT_KV[0] if exact else "f16"),
+        unified=bool(config.unified),
+    )
+
+
+def _fitting(model: Model, config: ContextConfig, free_to_choose: bool) -> ContextConfig:
+    """The settings, with another KV type where the model's heads do not fit the first."""
+    if not free_to_choose:
+        return config
+    options = [replace(config, kv_type_k=kind, kv_type_v=kind) for kind in _EXACT_KV]
+    for option in options[:-1]:
+        try:
+            with _small(model, option, Needs()):
+                return option
+        except ContextError as error:
+            log.debug("kv type %s does not fit: %s", option.kv_type_k, error)
+    return options[-1]
+
+
+def _with_needs(config: ContextConfig, needs: Needs) -> ContextConfig:
+    return replace(
+        config,
+        unified=config.unified if needs.unified is None else needs.unified,
+        n_shadows=needs.n_shadows,
+        n_rollback=needs.n_rollback,
+    )
+
+
+@contextmanager
+def _small(model: Model, config: ContextConfig, needs: Needs) -> Iterator[Backend]:
+    """A context just large enough to experiment in."""
+    small = replace(config, n_ctx=N_CTX, n_batch=N_CTX, n_ubatch=N_CTX, n_outputs=1)
+    with Context(model, _with_needs(small, needs)) as context:
+        yield context

@@ -1,0 +1,183 @@
+"""The engine as a library: load a model, ask it things, from any thread or event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from foretoken.config import EngineConfig, ModelConfig
+from foretoken.engine.assembly import Assembly, assemble
+from foretoken.engine.loop import Loop
+from foretoken.engine.session import Emit
+from foretoken.engine.validation import prompt_tokens
+from foretoken.errors import EngineStopped
+from foretoken.llama.vocabulary import Vocabulary
+from foretoken.speculation.speculator import Speculator
+from foretoken.types import Chunk, Event, Finish, Request, Token
+
+log = logging.getLogger("foretoken.engine")
+
+_Command = Callable[[], None]
+T = TypeVar("T")
+
+
+class Engine:
+    """A model with slots, served by one thread of its own."""
+
+    def __init__(self, assembly: Assembly, loop: Loop) -> None:
+        self.assembly = assembly
+        self._loop = loop
+        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closing = False
+        self._stopped: str | None = None
+        self._thread = threading.Thread(target=self._run, name="foretoken-engine", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def load(cls, model: str | Path | ModelConfig, **settings: Any) -> Engine:
+        """Load a GGUF; the keywords are the fields of `EngineConfig`."""
+        source = model if isinstance(model, ModelConfig) else ModelConfig(Path(model))
+        return cls.from_config(EngineConfig(source, **settings))
+
+    @classmethod
+    def from_config(cls, config: EngineConfig, speculator: Speculator | None = None) -> Engine:
+        assembly = assemble(config)
+        log.info("%s", assembly.describe())
+        vocabulary = assembly.model.vocabulary
+        return cls(
+            assembly, Loop(assembly.context, assembly.memory, vocabulary, speculator or Speculator(), config)
+        )
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.assembly.model.vocabulary
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens of one slot's context."""
+        return self.assembly.context.n_ctx
+
+    def tokenize(self, text: str | bytes) -> list[Token]:
+        return self.vocabulary.tokenize(text)
+
+    def detokenize(self, tokens: list[Token]) -> str:
+        return self.vocabulary.detokenize(tokens)
+
+    def generate(self, request: Request) -> Iterator[Event]:
+        """The events of a request as they happen; leaving the loop early cancels it."""
+        events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        cancel = self._submit(request, events.put)
+        try:
+            remaining = request.n
+            while remaining:
+                event = events.get()
+                remaining -= isinstance(event, Finish)
+                yield event
+        finally:
+            cancel()
+
+    async def agenerate(self, request: Request) -> AsyncIterator[Event]:
+        """The same for an event loop; cancelling the task cancels the request."""
+        home = asyncio.get_running_loop()
+        events: asyncio.Queue[Event] = asyncio.Queue()
+        cancel = self._submit(request, lambda event: _hand_over(home, events, event))
+        try:
+            remaining = request.n
+            while remaining:
+                event = await events.get()
+                remaining -= isinstance(event, Finish)
+                yield event
+        finally:
+            cancel()
+
+    def complete(self, request: Request) -> str:
+        """The text of the first choice, once it is finished."""
+        return "".join(
+            event.text for event in self.generate(request) if isinstance(event, Chunk) and event.choice == 0
+        )
+
+    def call(self, function: Callable[[Loop], T]) -> T:
+        """Run a function on the engine's own thread, between steps, and return what it returns."""
+        future: Future[T] = Future()
+
+        def command() -> None:
+            try:
+                future.set_result(function(self._loop))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._send(command)
+        return future.result()
+
+    def close(self) -> None:
+        """Stop after the current step; requests in flight end with an error event."""
+        self._closing = True
+        with contextlib.suppress(EngineStopped):
+            self._send(lambda: None)
+        self._thread.join()
+        self.assembly.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _submit(self, request: Request, emit: Emit) -> Callable[[], None]:
+        """Queue a request; returns how to cancel it."""
+        prompt = prompt_tokens(request, self.vocabulary, self.n_ctx)
+        sessions = self.call(lambda loop: loop.submit(request, prompt, emit))
+
+        def cancel() -> None:
+            for session in sessions:
+                session.cancelled = True
+            # Wakes a waiting thread; a busy one looks at the flags before its next step.
+            with contextlib.suppress(EngineStopped):
+                self._send(lambda: None)
+
+        return cancel
+
+    def _send(self, command: _Command) -> None:
+        with self._lock:
+            if self._stopped is not None:
+                raise EngineStopped(self._stopped)
+            self._commands.put(command)
+
+    def _run(self) -> None:
+        reason = "the engine was closed"
+        try:
+            while not self._closing:
+                self._obey(wait=self._loop.idle)
+                self._loop.step()
+        except BaseException as error:
+            reason = f"the engine died: {type(error).__name__}: {error}"
+            log.exception("the engine died")
+        with self._lock:
+            self._stopped = reason
+        self._obey(wait=False)
+        self._loop.abort(reason)
+
+    def _obey(self, wait: bool) -> None:
+        """Run the commands that have come in; when there is nothing else to do, wait for one."""
+        with contextlib.suppress(queue.Empty):
+            if wait:
+                self._commands.get()()
+            while True:
+                self._commands.get_nowait()()
+
+
+def _hand_over(home: asyncio.AbstractEventLoop, events: asyncio.Queue[Event], event: Event) -> None:
+    # The loop may be gone when the engine still has something to say to a client that left.
+    with contextlib.suppress(RuntimeError):
+        home.call_soon_threadsafe(events.put_nowait, event)

@@ -1,0 +1,230 @@
+"""The loop: admit, draft, fill, decode, verify, commit. One thread, no special cases."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from foretoken.backend import Backend
+from foretoken.config import EngineConfig
+from foretoken.engine.logprobs import logprobs
+from foretoken.engine.scheduler import Scheduler, Work
+from foretoken.engine.session import Emit, Session
+from foretoken.engine.slot import Slot
+from foretoken.errors import DecodeError, QueueFull
+from foretoken.memory import Memory
+from foretoken.memory.integrity import check_integrity
+from foretoken.speculation.base import DraftAsk, Verdict
+from foretoken.speculation.speculator import Speculator
+from foretoken.speculation.verify import verify
+from foretoken.types import MODEL, FinishReason, Request, Token, TokenInfo
+
+log = logging.getLogger("foretoken.engine")
+
+
+class Pieces(Protocol):
+    """What the loop needs of a vocabulary."""
+
+    @property
+    def end_tokens(self) -> frozenset[Token]: ...
+    def text_piece(self, token: Token) -> bytes: ...
+
+
+class Loop:
+    """Answers sessions in slots, one batch per step; everything happens in the caller's thread."""
+
+    def __init__(
+        self, backend: Backend, memory: Memory, pieces: Pieces, speculator: Speculator, config: EngineConfig
+    ) -> None:
+        self.backend = backend
+        self.memory = memory
+        self.pieces = pieces
+        self.speculator = speculator
+        self.config = config
+        self.scheduler = Scheduler(memory, backend.n_sequences)
+
+    @property
+    def idle(self) -> bool:
+        return not self.scheduler.queue and not self.scheduler.active
+
+    def submit(self, request: Request, prompt: list[Token], emit: Emit) -> list[Session]:
+        """Queue every choice of a request."""
+        if len(self.scheduler.queue) + request.n > self.config.max_queue:
+            raise QueueFull(f"{len(self.scheduler.queue)} requests are waiting; try again later")
+        sessions = [Session(request, choice, prompt, emit) for choice in range(request.n)]
+        self.scheduler.queue.extend(sessions)
+        return sessions
+
+    def step(self) -> bool:
+        """Advance every slot by one batch; False when there is nothing to do."""
+        self._end_early()
+        for slot in self.scheduler.admit():
+            self._begin(slot)
+        self.scheduler.share_prompts()
+        work = self._fill()
+        if not work:
+            return False
+        try:
+            self.backend.decode([part.span for part in work])
+            for part in work:
+                self._settle(part)
+        except DecodeError as error:
+            self._fail(work, error)
+        if self.config.check_integrity:
+            check_integrity(self.backend, {slot.id: slot.sequence.n_cached for slot in self.scheduler.slots})
+        return True
+
+    def abort(self, reason: str) -> None:
+        """End every session with an error; for when the loop will not be stepped again."""
+        for slot in self.scheduler.active:
+            self._finish(slot, "error", reason)
+        while self.scheduler.queue:
+            self.scheduler.queue.popleft().finish("error", reason)
+
+    def _begin(self, slot: Slot) -> None:
+        session = slot.session
+        assert session is not None
+        session.admitted = time.perf_counter()
+        params = session.request.sampling
+        if session.request.ignore_eos:
+            params = replace(params, banned=(*params.banned, *sorted(self.pieces.end_tokens)))
+        if params.seed is not None:
+            params = replace(params, seed=params.seed + session.choice)
+        session.sampler = self.backend.sampler(params, session.prompt)
+        if session.request.speculate:
+            self.speculator.begin(slot.id, session.prompt, "")
+
+    def _fill(self) -> list[Work]:
+        asks = [ask for slot in self.scheduler.active if (ask := self._ask(slot)).n_max > 0]
+        drafts = self.speculator.draft(asks) if asks else {}
+        work = self.scheduler.fill(
+            drafts, self.backend.n_batch, self.backend.n_outputs, self.config.prefill_chunk
+        )
+        for part in work:
+            if part.draft:
+                self.memory.protect(part.slot.id, part.span.start, len(part.span.tokens))
+        return work
+
+    def _ask(self, slot: Slot) -> DraftAsk:
+        """How much may be drafted: within the context, the request's limit, and what a cut would replay."""
+        session, sequence = slot.session, slot.sequence
+        n_max = self.backend.n_ctx - len(sequence.tokens)
+        if session is None or session.prefilling or not session.request.speculate:
+            n_max = 0
+        elif session.n_wanted is not None:
+            n_max = min(n_max, session.n_wanted - 1)
+        if self.memory.max_ahead is not None:
+            n_max = min(n_max, self.memory.max_ahead)
+        if sequence.n_pending > self.config.max_replay:
+            n_max = 0
+        return DraftAsk(slot.id, sequence.tokens, n_max)
+
+    def _settle(self, part: Work) -> None:
+        """Judge one slot's rows, emit what was decided, and take back what was drafted in vain."""
+        slot, session, draft = part.slot, part.session, part.draft
+        slot.sequence.n_cached += part.n_certain
+        session.n_steps += 1
+        if not session.prefilling:
+            session.n_replayed += part.n_certain - 1
+        if session.n_wanted == 0 and not slot.sequence.n_pending:
+            self._finish(slot, "length")
+        if part.span.n_outputs == 0:
+            return
+        if session.answering is None:
+            session.answering = time.perf_counter()
+        infos, reason = self._commit(part)
+        n_accepted = sum(info.origin != MODEL for info in infos)
+        session.n_drafted += len(draft)
+        session.n_accepted += n_accepted
+        slot.sequence.n_cached += n_accepted
+        if n_accepted < len(draft):
+            slot.sequence.n_cached = self.memory.rewind(slot.id, slot.sequence.n_cached)
+        if session.request.speculate:
+            verdict = Verdict(draft, tuple(info.id for info in infos), n_accepted)
+            self.speculator.accept(slot.id, verdict)
+        if reason is None and len(slot.sequence.tokens) > self.backend.n_ctx:
+            reason = self._make_room(slot, session)
+        if reason is not None:
+            self._finish(slot, reason)
+
+    def _commit(self, part: Work) -> tuple[list[TokenInfo], FinishReason | None]:
+        """Emit tokens as long as the model agrees with the draft and the answer goes on."""
+        session, sequence, draft = part.session, part.slot.sequence, part.draft
+        assert session.sampler is not None
+        infos: list[TokenInfo] = []
+        text = ""
+        reason: FinishReason | None = None
+        for row, token in verify(session.sampler, part.span.outputs, draft):
+            guessed = len(infos) < len(draft) and draft.tokens[len(infos)] == token
+            infos.append(self._info(session, row, token, draft.source if guessed else MODEL))
+            sequence.tokens.append(token)
+            session.n_emitted += 1
+            ends = token in self.pieces.end_tokens
+            text += "" if ends else session.text.push(infos[-1].piece)
+            if ends or session.text.stopped_by is not None:
+                reason = "stop"
+            elif session.n_wanted == 0:
+                reason = "length"
+            elif session.overdue:
+                reason = "time"
+            if reason is not None:
+                break
+        session.deliver(infos, text)
+        return infos, reason
+
+    def _info(self, session: Session, row: int, token: Token, origin: str) -> TokenInfo:
+        piece = self.pieces.text_piece(token)
+        if session.request.logprobs is None:
+            return TokenInfo(token, piece, origin)
+        chosen, top = logprobs(self.backend.logits(row), token, session.request.logprobs)
+        return TokenInfo(token, piece, origin, chosen, top)
+
+    def _make_room(self, slot: Slot, session: Session) -> FinishReason | None:
+        """The context is full: forget the older half where that was asked for and is possible."""
+        if not (session.request.context_shift and self.backend.can_shift):
+            return "context"
+        keep = min(session.request.n_keep, self.backend.n_ctx // 2)
+        gone = (self.backend.n_ctx - keep) // 2
+        self.backend.remove(slot.id, keep, keep + gone)
+        self.backend.shift(slot.id, keep + gone, -gone)
+        del slot.sequence.tokens[keep : keep + gone]
+        slot.sequence.n_cached -= gone
+        if session.request.speculate:
+            self.speculator.begin(slot.id, slot.sequence.tokens, "")
+        return None
+
+    def _end_early(self) -> None:
+        """Let go of sessions that were cancelled or ran out of time before their next token."""
+        for slot in self.scheduler.active:
+            if slot.session and (reason := _early_end(slot.session)):
+                self._finish(slot, reason)
+        waiting = [(session, _early_end(session)) for session in self.scheduler.queue]
+        if ended := [(session, reason) for session, reason in waiting if reason]:
+            self.scheduler.drop(session for session, _ in ended)
+            for session, reason in ended:
+                session.finish(reason)
+
+    def _finish(self, slot: Slot, reason: FinishReason, error: str | None = None) -> None:
+        session, slot.session, slot.leader = slot.session, None, None
+        assert session is not None
+        if session.request.speculate:
+            self.speculator.end(slot.id)
+        session.finish(reason, error)
+
+    def _fail(self, work: Sequence[Work], error: DecodeError) -> None:
+        """A batch that could not be computed ends its sessions; what memory holds of them is unknown."""
+        log.error("%s", error)
+        for part in work:
+            self.memory.release(part.slot.id)
+            part.slot.sequence.n_cached = 0
+            if part.slot.session is part.session:
+                self._finish(part.slot, "error", str(error))
+
+
+def _early_end(session: Session) -> FinishReason | None:
+    if session.cancelled:
+        return "cancelled"
+    return "time" if session.overdue else None

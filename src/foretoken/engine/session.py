@@ -1,0 +1,83 @@
+"""One answer being made: a request's choice from submission to its last token."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from foretoken.backend import Sampler
+from foretoken.engine.text import TextStream
+from foretoken.types import Chunk, Event, Finish, FinishReason, Request, Token, TokenInfo, Usage
+
+Emit = Callable[[Event], None]
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """The state of one choice; lives in the queue, then in a slot."""
+
+    request: Request
+    choice: int
+    prompt: list[Token]
+    emit: Emit
+    text: TextStream = field(init=False)
+    sampler: Sampler | None = None
+    cancelled: bool = False
+    n_cached: int = 0
+    n_emitted: int = 0
+    n_steps: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    n_replayed: int = 0
+    submitted: float = field(default_factory=time.perf_counter)
+    admitted: float | None = None
+    answering: float | None = None
+
+    def __post_init__(self) -> None:
+        self.text = TextStream(self.request.stop)
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether the prompt is still being read."""
+        return self.answering is None
+
+    @property
+    def n_wanted(self) -> int | None:
+        """How many more tokens may be emitted; None is no limit."""
+        limit = self.request.max_tokens
+        return None if limit is None else limit - self.n_emitted
+
+    @property
+    def overdue(self) -> bool:
+        limit = self.request.time_limit
+        return limit is not None and time.perf_counter() - self.submitted > limit
+
+    def deliver(self, infos: list[TokenInfo], text: str) -> None:
+        if infos or text:
+            self.emit(Chunk(self.choice, text, tuple(infos)))
+
+    def finish(self, reason: FinishReason, error: str | None = None) -> None:
+        """Hand out held back text and the closing event; the session is over after this."""
+        self.deliver([], self.text.finish())
+        if self.sampler is not None:
+            self.sampler.close()
+            self.sampler = None
+        self.emit(Finish(self.choice, reason, self._usage(), self.text.stopped_by, error))
+
+    def _usage(self) -> Usage:
+        now = time.perf_counter()
+        admitted = self.admitted or now
+        answering = self.answering or now
+        return Usage(
+            prompt_tokens=len(self.prompt),
+            cached_tokens=self.n_cached,
+            completion_tokens=self.n_emitted,
+            steps=self.n_steps,
+            drafted=self.n_drafted,
+            accepted=self.n_accepted,
+            replayed=self.n_replayed,
+            queue_ms=(admitted - self.submitted) * 1e3,
+            prompt_ms=(answering - admitted) * 1e3,
+            generation_ms=(now - answering) * 1e3,
+        )

@@ -1,0 +1,1 @@
+"""libllama: the only place in the project that touches ctypes."""

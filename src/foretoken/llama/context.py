@@ -1,0 +1,207 @@
+"""A context: one model's memory and the decoding of batches into it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from types import TracebackType
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from foretoken.backend import Place, Snapshot, Span
+from foretoken.config import ContextConfig
+from foretoken.errors import ConfigError, ContextError, DecodeError
+from foretoken.llama import library, state
+from foretoken.llama.batch import Batch
+from foretoken.llama.model import Model
+from foretoken.llama.sampler import LlamaSampler
+from foretoken.types import SamplingParams, SeqId, Token
+
+KV_TYPES = {
+    "f32": 0,
+    "f16": 1,
+    "bf16": 30,
+    "q8_0": 8,
+    "q5_1": 7,
+    "q5_0": 6,
+    "q4_1": 3,
+    "q4_0": 2,
+    "iq4_nl": 20,
+}
+_FLASH = {"auto": -1, "off": 0, "on": 1}
+_FLAGS = {
+    "host": llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY,
+    "device": llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY | llama_cpp.LLAMA_STATE_SEQ_FLAGS_ON_DEVICE,
+}
+_REASONS = {
+    1: "no room in the context for the batch",
+    2: "aborted",
+    -1: "the batch is invalid",
+    -2: "out of memory",
+    -3: "the computation failed",
+}
+
+
+class Context:
+    """Owns a libllama context; implements `Backend`."""
+
+    def __init__(self, model: Model, config: ContextConfig) -> None:
+        self.model = model
+        self.config = config
+        with library.complaints() as heard:
+            pointer = llama_cpp.llama_init_from_model(model.pointer, _params(config))
+        if not pointer:
+            raise ContextError(
+                f"no context of {config.n_sequences} x {config.n_ctx} tokens for {model.path.name}: "
+                + library.reason(
+                    heard, "libllama gave no reason; there may be too little memory (try -c smaller)"
+                )
+            )
+        self._pointer: object | None = pointer
+        self._memory = llama_cpp.llama_get_memory(pointer)
+        self._batch = Batch(self.n_batch, config.n_sequences + config.n_shadows)
+        self.n_vocab = model.vocabulary.n_tokens
+
+    @property
+    def pointer(self) -> object:
+        if self._pointer is None:
+            raise ValueError("the context is closed")
+        return self._pointer
+
+    @property
+    def n_ctx(self) -> int:
+        return self.config.n_ctx
+
+    @property
+    def n_batch(self) -> int:
+        return int(llama_cpp.llama_n_batch(self.pointer))
+
+    @property
+    def n_outputs(self) -> int:
+        return min(_n_outputs(self.config), self.n_batch)
+
+    @property
+    def n_sequences(self) -> int:
+        return self.config.n_sequences
+
+    @property
+    def n_rollback(self) -> int:
+        return int(llama_cpp.llama_n_rs_seq(self.pointer))
+
+    @property
+    def unified(self) -> bool:
+        return self.config.unified
+
+    @property
+    def recurrent(self) -> bool:
+        return self.model.recurrent
+
+    @property
+    def can_shift(self) -> bool:
+        return not self.recurrent and bool(llama_cpp.llama_memory_can_shift(self._memory))
+
+    def decode(self, spans: Sequence[Span]) -> None:
+        """Compute one batch; on failure the sequences in it hold an unknown number of tokens."""
+        n_outputs = sum(span.n_outputs for span in spans)
+        if n_outputs > self.n_outputs:
+            # libllama would abort the process.
+            raise DecodeError(f"{n_outputs} rows ask for logits, the context was made for {self.n_outputs}")
+        code = llama_cpp.llama_decode(self.pointer, self._batch.fill(spans))
+        if code != 0:
+            raise DecodeError(f"libllama could not decode the batch: {_REASONS.get(code, f'code {code}')}")
+
+    def logits(self, row: int) -> NDArray[np.float32]:
+        """A view of one row's logits, valid until the next decode."""
+        return np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.pointer, row), (self.n_vocab,))
+
+    def sampler(self, params: SamplingParams, history: Sequence[Token]) -> LlamaSampler:
+        return LlamaSampler(self.pointer, self.model.vocabulary, self.n_ctx, params, history)
+
+    def length(self, seq: SeqId) -> int:
+        return int(llama_cpp.llama_memory_seq_pos_max(self._memory, seq)) + 1
+
+    def remove(self, seq: SeqId, start: int, end: int | None = None) -> bool:
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, seq, start, -1 if end is None else end))
+
+    def shift(self, seq: SeqId, start: int, by: int) -> None:
+        llama_cpp.llama_memory_seq_add(self._memory, seq, start, -1, by)
+
+    def share_state(self, source: SeqId, target: SeqId) -> None:
+        # The range (0, 0) touches no attention cell; recurrent memory ignores ranges.
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, 0)
+
+    def clone(self, source: SeqId, target: SeqId) -> None:
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def save(self, seq: SeqId, place: Place) -> Snapshot:
+        flags = _FLAGS[place]
+        size = llama_cpp.llama_state_seq_get_size_ext(self.pointer, seq, flags)
+        data = np.empty(size, np.uint8)
+        if llama_cpp.llama_state_seq_get_data_ext(self.pointer, _bytes(data), size, seq, flags) != size:
+            raise DecodeError(f"libllama could not save the state of sequence {seq}")
+        return Snapshot(place, data)
+
+    def load(self, seq: SeqId, snapshot: Snapshot) -> None:
+        data = np.frombuffer(snapshot.data, np.uint8)
+        flags = _FLAGS[snapshot.place]
+        if llama_cpp.llama_state_seq_set_data_ext(self.pointer, _bytes(data), len(data), seq, flags) == 0:
+            raise DecodeError(f"libllama could not restore the state of sequence {seq}")
+
+    def held(self, seq: SeqId) -> list[int] | None:
+        if not self.model.attention:
+            return None
+        size = llama_cpp.llama_state_seq_get_size(self.pointer, seq)
+        data = np.empty(size, np.uint8)
+        llama_cpp.llama_state_seq_get_data(self.pointer, _bytes(data), size, seq)
+        return state.positions(data, extended=self.model.multi_rope)
+
+    def synchronize(self) -> None:
+        llama_cpp.llama_synchronize(self.pointer)
+
+    def close(self) -> None:
+        if self._pointer is not None:
+            pointer, self._pointer = self._pointer, None
+            llama_cpp.llama_free(pointer)
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _params(config: ContextConfig) -> llama_cpp.llama_context_params:
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = config.n_ctx * config.n_sequences
+    params.n_seq_max = config.n_sequences + config.n_shadows
+    params.n_batch = config.n_batch
+    params.n_ubatch = min(config.n_ubatch, config.n_batch)
+    params.n_outputs_max = _n_outputs(config)
+    params.n_threads = params.n_threads_batch = config.n_threads
+    params.flash_attn_type = _FLASH[config.flash_attention]
+    params.type_k, params.type_v = kv_type(config.kv_type_k), kv_type(config.kv_type_v)
+    params.kv_unified = config.unified
+    params.n_rs_seq = config.n_rollback
+    # A sliding-window cache of full size: a smaller one forgets what a rewind needs.
+    params.swa_full = True
+    params.no_perf = True
+    return params
+
+
+def _n_outputs(config: ContextConfig) -> int:
+    return max(config.n_outputs, config.n_sequences + config.n_shadows)
+
+
+def kv_type(name: str) -> int:
+    """libllama's number for a KV type."""
+    if name not in KV_TYPES:
+        raise ConfigError(f"unknown KV type {name!r}; choose one of {', '.join(KV_TYPES)}")
+    return KV_TYPES[name]
+
+
+def _bytes(data: NDArray[np.uint8]) -> object:
+    return data.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))

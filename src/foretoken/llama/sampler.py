@@ -1,0 +1,126 @@
+"""libllama's sampler chain, in llama.cpp's order."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import secrets
+from collections.abc import Iterator, Sequence
+
+import llama_cpp
+
+from foretoken.llama.vocabulary import Vocabulary
+from foretoken.types import SamplingParams, Token
+
+_MIN_KEEP = 0
+_MIROSTAT_M = 100
+
+
+class LlamaSampler:
+    """Owns a sampler chain; `sample` chooses a token from a decoded row and remembers it."""
+
+    def __init__(
+        self,
+        context: object,
+        vocabulary: Vocabulary,
+        n_ctx: int,
+        params: SamplingParams,
+        history: Sequence[Token],
+    ) -> None:
+        self._context = context
+        self._chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
+        for link in _links(params, vocabulary, n_ctx):
+            llama_cpp.llama_sampler_chain_add(self._chain, link)
+        for token in history[-_reach(params, n_ctx) :]:
+            llama_cpp.llama_sampler_accept(self._chain, token)
+
+    def sample(self, row: int) -> Token:
+        return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
+
+    def close(self) -> None:
+        if self._chain is not None:
+            chain, self._chain = self._chain, None
+            llama_cpp.llama_sampler_free(chain)
+
+
+def _reach(params: SamplingParams, n_ctx: int) -> int:
+    """How many tokens back any sampler in the chain looks (at least 1, so that the slice is a tail)."""
+    spans = [1]
+    if _penalises(params):
+        spans.append(_window(params.repeat_last_n, n_ctx))
+    if params.dry_multiplier:
+        spans.append(_window(params.dry_penalty_last_n, n_ctx))
+    return max(spans)
+
+
+def _window(last_n: int, n_ctx: int) -> int:
+    """llama.cpp's -1 means the whole context; the library itself takes no such value."""
+    return n_ctx if last_n < 0 else last_n
+
+
+def _penalises(params: SamplingParams) -> bool:
+    return params.repeat_last_n != 0 and (
+        params.repeat_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
+    )
+
+
+def _links(params: SamplingParams, vocabulary: Vocabulary, n_ctx: int) -> Iterator[object]:
+    n_vocab = vocabulary.n_tokens
+    bias = {**params.logit_bias, **dict.fromkeys(params.banned, -math.inf)}
+    if bias:
+        entries = (llama_cpp.llama_logit_bias * len(bias))(*bias.items())
+        yield llama_cpp.llama_sampler_init_logit_bias(n_vocab, len(bias), entries)
+    if _penalises(params):
+        last_n = _window(params.repeat_last_n, n_ctx)
+        yield llama_cpp.llama_sampler_init_penalties(
+            n_vocab, last_n, params.repeat_penalty, params.frequency_penalty, params.presence_penalty
+        )
+    if params.dry_multiplier:
+        yield _dry(params, vocabulary, n_ctx)
+    yield from [llama_cpp.llama_sampler_init_greedy()] if params.greedy else _random_links(params, n_vocab)
+
+
+def _random_links(params: SamplingParams, n_vocab: int) -> Iterator[object]:
+    seed = secrets.randbits(32) if params.seed is None else params.seed & 0xFFFFFFFF
+    if params.mirostat:
+        yield llama_cpp.llama_sampler_init_temp(params.temperature)
+        yield _mirostat(params, n_vocab, seed)
+        return
+    if params.top_n_sigma > 0:
+        yield llama_cpp.llama_sampler_init_top_n_sigma(params.top_n_sigma)
+    if params.top_k > 0:
+        yield llama_cpp.llama_sampler_init_top_k(params.top_k)
+    if params.typical_p < 1:
+        yield llama_cpp.llama_sampler_init_typical(params.typical_p, _MIN_KEEP)
+    if params.top_p < 1:
+        yield llama_cpp.llama_sampler_init_top_p(params.top_p, _MIN_KEEP)
+    if params.min_p > 0:
+        yield llama_cpp.llama_sampler_init_min_p(params.min_p, _MIN_KEEP)
+    if params.xtc_probability > 0:
+        yield llama_cpp.llama_sampler_init_xtc(params.xtc_probability, params.xtc_threshold, _MIN_KEEP, seed)
+    yield llama_cpp.llama_sampler_init_temp_ext(
+        params.temperature, params.dynatemp_range, params.dynatemp_exponent
+    )
+    yield llama_cpp.llama_sampler_init_dist(seed)
+
+
+def _mirostat(params: SamplingParams, n_vocab: int, seed: int) -> object:
+    if params.mirostat == 1:
+        return llama_cpp.llama_sampler_init_mirostat(
+            n_vocab, seed, params.mirostat_tau, params.mirostat_eta, _MIROSTAT_M
+        )
+    return llama_cpp.llama_sampler_init_mirostat_v2(seed, params.mirostat_tau, params.mirostat_eta)
+
+
+def _dry(params: SamplingParams, vocabulary: Vocabulary, n_ctx: int) -> object:
+    breakers = [text.encode() for text in params.dry_sequence_breakers]
+    array = (ctypes.c_char_p * len(breakers))(*breakers)
+    return llama_cpp.llama_sampler_init_dry(
+        vocabulary.pointer,
+        params.dry_multiplier,
+        params.dry_base,
+        params.dry_allowed_length,
+        _window(params.dry_penalty_last_n, n_ctx),
+        array,
+        len(breakers),
+    )

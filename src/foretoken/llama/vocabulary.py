@@ -1,0 +1,107 @@
+"""Tokens and text: what a model's vocabulary says."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import llama_cpp
+
+from foretoken.errors import InvalidRequest
+from foretoken.types import Token
+
+_NONE = -1
+
+
+class Vocabulary:
+    """Reads the vocabulary of a loaded model; valid as long as that model is open."""
+
+    def __init__(self, model: object) -> None:
+        self._vocab = llama_cpp.llama_model_get_vocab(model)
+        self.n_tokens: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
+        self._pieces: dict[Token, bytes] = {}
+
+    @property
+    def pointer(self) -> object:
+        return self._vocab
+
+    def tokenize(self, text: str | bytes, *, special: bool = True, add_special: bool = True) -> list[Token]:
+        """Tokens of a text; `special` reads <|im_end|> as one token, `add_special` adds BOS or EOS."""
+        data = _utf8(text)
+        size = len(data) + 16
+        while True:
+            buffer = (ctypes.c_int32 * size)()
+            n = llama_cpp.llama_tokenize(self._vocab, data, len(data), buffer, size, add_special, special)
+            if n >= 0:
+                return list(buffer[:n])
+            size = -n
+
+    def piece(self, token: Token) -> bytes:
+        """The bytes a token stands for; special tokens stand for their names."""
+        if token not in self._pieces:
+            self._pieces[token] = self._piece(token)
+        return self._pieces[token]
+
+    def _piece(self, token: Token) -> bytes:
+        size = 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, size, 0, True)
+            if n >= 0:
+                return buffer.raw[:n]
+            size = -n
+
+    def text_piece(self, token: Token) -> bytes:
+        """The bytes of a token as a reader should see them: control tokens are invisible."""
+        return b"" if self.is_control(token) else self.piece(token)
+
+    def detokenize(self, tokens: Iterable[Token]) -> str:
+        return b"".join(self.piece(token) for token in tokens).decode("utf-8", "replace")
+
+    def is_control(self, token: Token) -> bool:
+        return bool(llama_cpp.llama_vocab_is_control(self._vocab, token))
+
+    @cached_property
+    def end_tokens(self) -> frozenset[Token]:
+        """Every token that ends an answer."""
+        return frozenset(t for t in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(self._vocab, t))
+
+    @property
+    def bos(self) -> Token | None:
+        return _known(llama_cpp.llama_vocab_bos(self._vocab))
+
+    @property
+    def eos(self) -> Token | None:
+        return _known(llama_cpp.llama_vocab_eos(self._vocab))
+
+    @property
+    def newline(self) -> Token | None:
+        return _known(llama_cpp.llama_vocab_nl(self._vocab))
+
+    @property
+    def adds_bos(self) -> bool:
+        return bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
+
+    def same_as(self, other: Vocabulary) -> bool:
+        """Whether every token means the same text in both vocabularies."""
+        return self.n_tokens == other.n_tokens and all(
+            self.piece(token) == other.piece(token) for token in range(self.n_tokens)
+        )
+
+    def check(self, tokens: Sequence[Token]) -> None:
+        """Refuse tokens this vocabulary does not have."""
+        for token in tokens:
+            if not 0 <= token < self.n_tokens:
+                raise InvalidRequest(f"token {token} is not in the vocabulary (0 to {self.n_tokens - 1})")
+
+
+def _known(token: int) -> Token | None:
+    return None if token == _NONE else int(token)
+
+
+def _utf8(text: str | bytes) -> bytes:
+    try:
+        return text.encode() if isinstance(text, str) else text.decode("utf-8").encode()
+    except (UnicodeEncodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"the text is not valid UTF-8: {error.reason} at {error.start}") from None

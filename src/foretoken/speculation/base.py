@@ -1,0 +1,75 @@
+"""The contract of drafters: guess what comes next, learn what was right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from foretoken.types import SeqId, Token
+
+
+@dataclass(frozen=True, slots=True)
+class DraftAsk:
+    """Asks for a guess at what follows `tokens`.
+
+    `tokens` is the live sequence, prompt and answer so far: read it, do not change or keep it.
+    Between two asks for one sequence it only ever grows at its end.
+    """
+
+    seq: SeqId
+    tokens: Sequence[Token]
+    n_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A guess: tokens, and for each the drafter's own estimate that it will be right given all before it."""
+
+    tokens: tuple[Token, ...] = ()
+    confidence: tuple[float, ...] = ()
+    source: str = ""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def cut(self, n: int) -> Draft:
+        """The first `n` tokens of this guess."""
+        return self if n >= len(self.tokens) else Draft(self.tokens[:n], self.confidence[:n], self.source)
+
+
+NO_DRAFT = Draft()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the model said to a draft: the tokens it emitted, the first `n_accepted` of them as drafted."""
+
+    draft: Draft
+    tokens: tuple[Token, ...]
+    n_accepted: int
+
+
+class Drafter(Protocol):
+    """Guesses continuations. One drafter serves all slots; `seq` names the slot.
+
+    Whatever a drafter does, the text stays the model's own: a wrong guess costs time, never words.
+    """
+
+    name: str
+
+    def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
+        """A new request starts in a slot; nothing learnt from one owner may serve another."""
+        ...
+
+    def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
+        """One draft per ask, in the same order; an empty one where there is nothing to say."""
+        ...
+
+    def accept(self, seq: SeqId, verdict: Verdict) -> None:
+        """Feedback on a draft of this drafter's own; drafts that were not verified get none."""
+        ...
+
+    def end(self, seq: SeqId) -> None:
+        """The request is over, finished or cancelled; forget what only it needed."""
+        ...

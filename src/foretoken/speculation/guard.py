@@ -1,0 +1,92 @@
+"""Keeps a drafter's faults from costing a request more than the lost draft."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from time import perf_counter
+
+from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Drafter, Verdict
+from foretoken.speculation.statistics import DrafterStatistics
+from foretoken.types import SeqId, Token
+
+log = logging.getLogger("foretoken.speculation")
+
+MAX_FAILURES = 3
+"""Faults in a row after which a drafter is switched off."""
+SLOW_MS = 1000.0
+"""A single draft that takes this long is a fault: no guess is worth a second."""
+
+
+class Guard:
+    """Calls one drafter; catches what it raises, checks what it says, switches it off when that repeats."""
+
+    def __init__(self, drafter: Drafter, n_vocab: int, end_tokens: frozenset[Token]) -> None:
+        self.drafter = drafter
+        self.name = drafter.name
+        self.total = DrafterStatistics()
+        self.enabled = True
+        self._n_vocab = n_vocab
+        self._end_tokens = end_tokens
+        self._faults_in_a_row = 0
+
+    def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
+        if not self.enabled:
+            return
+        with self.total.begin.timed():
+            try:
+                self.drafter.begin(seq, prompt, owner)
+            except Exception as error:
+                self._fault("begin", error)
+
+    def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
+        """One checked draft per ask; all empty when the drafter fails."""
+        if not self.enabled:
+            return [NO_DRAFT] * len(asks)
+        started = perf_counter()
+        with self.total.draft.timed():
+            try:
+                drafts = [
+                    self._checked(draft, ask)
+                    for draft, ask in zip(self.drafter.draft(asks), asks, strict=True)
+                ]
+            except Exception as error:
+                self._fault("draft", error)
+                return [NO_DRAFT] * len(asks)
+        if (spent := (perf_counter() - started) * 1e3) > SLOW_MS:
+            self._fault("draft", TimeoutError(f"took {spent:.0f} ms"))
+        else:
+            self._faults_in_a_row = 0
+        return drafts
+
+    def accept(self, seq: SeqId, verdict: Verdict) -> None:
+        with self.total.accept.timed():
+            try:
+                self.drafter.accept(seq, verdict)
+            except Exception as error:
+                self._fault("accept", error)
+
+    def end(self, seq: SeqId) -> None:
+        try:
+            self.drafter.end(seq)
+        except Exception as error:
+            self._fault("end", error)
+
+    def _checked(self, draft: Draft, ask: DraftAsk) -> Draft:
+        """The usable start of a draft: no longer than asked, known tokens, nothing after an end."""
+        tokens = tuple(draft.tokens[: ask.n_max])
+        for token in tokens:
+            if not 0 <= token < self._n_vocab:
+                raise ValueError(f"drafted token {token}, which is not in the vocabulary")
+        # The end is the model's to say: a row that confirms it would be a row wasted on nothing.
+        stop = next((i for i, token in enumerate(tokens) if token in self._end_tokens), len(tokens))
+        confidence = tuple(min(1.0, max(0.0, float(p))) for p in draft.confidence[:stop])
+        return Draft(tokens[:stop], confidence + (1.0,) * (stop - len(confidence)), self.name)
+
+    def _fault(self, method: str, error: Exception) -> None:
+        self.total.failures += 1
+        self._faults_in_a_row += 1
+        log.warning("drafter %s failed in %s: %s: %s", self.name, method, type(error).__name__, error)
+        if self._faults_in_a_row >= MAX_FAILURES and self.enabled:
+            self.enabled = False
+            log.error("drafter %s failed %d times in a row and is switched off", self.name, MAX_FAILURES)

@@ -1,0 +1,102 @@
+"""All of speculation behind one door: the engine asks for drafts and reports verdicts, no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from foretoken.speculation.base import Draft, DraftAsk, Drafter, Verdict
+from foretoken.speculation.guard import Guard
+from foretoken.speculation.planner import FixedPlanner, Planner
+from foretoken.speculation.statistics import Claims, DrafterStatistics
+from foretoken.types import SeqId, Token
+
+
+class Speculator:
+    """Lets every drafter offer, lets the planner choose, and keeps the statistics."""
+
+    def __init__(
+        self,
+        drafters: Sequence[Drafter] = (),
+        planner: Planner | None = None,
+        n_vocab: int = 0,
+        end_tokens: frozenset[Token] = frozenset(),
+    ) -> None:
+        self.guards = [Guard(drafter, n_vocab, end_tokens) for drafter in drafters]
+        self.planner: Planner = planner or FixedPlanner()
+        self._sessions: dict[SeqId, _SessionRecord] = {}
+
+    @property
+    def statistics(self) -> Mapping[str, DrafterStatistics]:
+        """What each drafter did since the start."""
+        return {guard.name: guard.total for guard in self.guards}
+
+    def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
+        record = self._sessions.setdefault(seq, _SessionRecord(self.guards))
+        for guard in self.guards:
+            before = guard.total.begin.ms
+            guard.begin(seq, prompt, owner)
+            record.statistics[guard.name].begin.add(guard.total.begin.ms - before)
+
+    def draft(self, asks: Sequence[DraftAsk]) -> dict[SeqId, Draft]:
+        """The draft to verify for each slot that asks; slots with none are left out."""
+        offers: dict[SeqId, list[Draft]] = {ask.seq: [] for ask in asks}
+        for guard in self.guards:
+            before = guard.total.draft.ms
+            drafts = guard.draft(asks)
+            spent = (guard.total.draft.ms - before) / len(asks)
+            for ask, draft in zip(asks, drafts, strict=True):
+                self._record(ask.seq).drafted(guard, draft, spent)
+                if draft:
+                    offers[ask.seq].append(draft)
+        chosen = {ask.seq: self.planner.choose(ask, offers[ask.seq]) for ask in asks if offers[ask.seq]}
+        return {seq: draft for seq, draft in chosen.items() if draft}
+
+    def accept(self, seq: SeqId, verdict: Verdict) -> None:
+        """Tell whoever drafted what came of it; called after every step, with an empty draft too."""
+        self.planner.observe(seq, verdict)
+        record = self._record(seq)
+        for guard in self.guards:
+            if guard.name == verdict.draft.source:
+                before = guard.total.accept.ms
+                guard.accept(seq, verdict)
+                record.statistics[guard.name].accept.add(guard.total.accept.ms - before)
+        record.judged(verdict)
+
+    def end(self, seq: SeqId) -> Mapping[str, DrafterStatistics]:
+        """The request is over; returns its own statistics."""
+        for guard in self.guards:
+            guard.end(seq)
+        record = self._sessions.pop(seq, None)
+        return record.statistics if record else {}
+
+    def _record(self, seq: SeqId) -> _SessionRecord:
+        return self._sessions.setdefault(seq, _SessionRecord(self.guards))
+
+
+class _SessionRecord:
+    """The statistics of one request, and the offers of its latest step."""
+
+    def __init__(self, guards: Sequence[Guard]) -> None:
+        self.statistics = {guard.name: DrafterStatistics() for guard in guards}
+        self._totals = {guard.name: guard.total for guard in guards}
+        self._offers: list[Draft] = []
+        self._claims = Claims()
+
+    def drafted(self, guard: Guard, draft: Draft, ms: float) -> None:
+        own = self.statistics[guard.name]
+        own.draft.add(ms)
+        if draft:
+            own.offer(draft)
+            guard.total.offer(draft)
+            self._offers.append(draft)
+
+    def judged(self, verdict: Verdict) -> None:
+        for offer in self._offers:
+            pair = (self.statistics[offer.source], self._totals[offer.source])
+            n_verified = len(verdict.draft) if offer.source == verdict.draft.source else 0
+            if n_verified:
+                for statistics in pair:
+                    statistics.judge(n_verified, verdict.n_accepted)
+            self._claims.add(pair, offer, n_verified)
+        self._offers.clear()
+        self._claims.settle(verdict.tokens)

@@ -1,0 +1,130 @@
+"""What each drafter offered, what came of it, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from foretoken.speculation.base import Draft
+from foretoken.types import Token
+
+_MAX_CLAIMS = 64
+
+
+@dataclass(slots=True)
+class Calls:
+    """How often one method of a drafter ran, and for how long."""
+
+    n: int = 0
+    ms: float = 0.0
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            self.add((perf_counter() - started) * 1e3)
+
+    def add(self, ms: float) -> None:
+        self.n += 1
+        self.ms += ms
+
+
+@dataclass(slots=True)
+class DrafterStatistics:
+    """Counters of one drafter, for one request or for all of them.
+
+    They add up: offered = verified + unverified, verified = accepted + rejected.
+    """
+
+    begin: Calls = field(default_factory=Calls)
+    draft: Calls = field(default_factory=Calls)
+    accept: Calls = field(default_factory=Calls)
+    drafts_offered: int = 0
+    drafts_verified: int = 0
+    drafts_accepted: int = 0
+    """Verified drafts of which at least one token was right."""
+    offered: int = 0
+    verified: int = 0
+    accepted: int = 0
+    missed: int = 0
+    """Tokens offered but not verified that would have been right."""
+    failures: int = 0
+    verified_at: list[int] = field(default_factory=list)
+    accepted_at: list[int] = field(default_factory=list)
+
+    @property
+    def unverified(self) -> int:
+        return self.offered - self.verified
+
+    @property
+    def rejected(self) -> int:
+        return self.verified - self.accepted
+
+    @property
+    def mean_accepted(self) -> float:
+        """Right tokens per verified draft."""
+        return self.accepted / self.drafts_verified if self.drafts_verified else 0.0
+
+    def offer(self, draft: Draft) -> None:
+        self.drafts_offered += 1
+        self.offered += len(draft)
+
+    def judge(self, n_verified: int, n_accepted: int) -> None:
+        self.drafts_verified += 1
+        self.drafts_accepted += n_accepted > 0
+        self.verified += n_verified
+        self.accepted += n_accepted
+        for counts, n in ((self.verified_at, n_verified), (self.accepted_at, n_accepted)):
+            counts.extend([0] * (n - len(counts)))
+            for position in range(n):
+                counts[position] += 1
+
+    def line(self, name: str) -> str:
+        """One line in the style of llama.cpp's servers."""
+        return (
+            f"statistics {name}: #calls(b,g,a) = {self.begin.n} {self.draft.n} {self.accept.n}, "
+            f"#gen drafts = {self.drafts_offered}, #acc drafts = {self.drafts_accepted}, "
+            f"#gen tokens = {self.offered}, #ver tokens = {self.verified}, #acc tokens = {self.accepted}, "
+            f"#missed tokens = {self.missed}, mean acc len = {self.mean_accepted:.2f}, "
+            f"dur(b,g,a) = {self.begin.ms:.3f}, {self.draft.ms:.3f}, {self.accept.ms:.3f} ms"
+        )
+
+
+@dataclass(slots=True)
+class _Claim:
+    """An offer whose unverified part is still being compared with what the model goes on to say."""
+
+    statistics: tuple[DrafterStatistics, ...]
+    tokens: tuple[Token, ...]
+    n_verified: int
+    n_right: int = 0
+
+
+class Claims:
+    """Finds the tokens that were offered, not verified, and would have been right."""
+
+    def __init__(self) -> None:
+        self._open: list[_Claim] = []
+
+    def add(self, statistics: tuple[DrafterStatistics, ...], draft: Draft, n_verified: int) -> None:
+        if len(draft) > n_verified and len(self._open) < _MAX_CLAIMS:
+            self._open.append(_Claim(statistics, draft.tokens, n_verified))
+
+    def settle(self, emitted: tuple[Token, ...]) -> None:
+        """Compare every open claim with the tokens the model has just said."""
+        self._open = [claim for claim in self._open if self._still_open(claim, emitted)]
+
+    @staticmethod
+    def _still_open(claim: _Claim, emitted: tuple[Token, ...]) -> bool:
+        for token in emitted:
+            if claim.n_right == len(claim.tokens) or claim.tokens[claim.n_right] != token:
+                return False
+            if claim.n_right >= claim.n_verified:
+                for statistics in claim.statistics:
+                    statistics.missed += 1
+            claim.n_right += 1
+        return True

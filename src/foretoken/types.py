@@ -1,0 +1,124 @@
+"""The values that cross the boundaries: what is asked, what comes back, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+from uuid import uuid4
+
+Token = int
+SeqId = int
+
+FinishReason = Literal["stop", "length", "context", "time", "cancelled", "error"]
+
+MODEL = "model"
+"""The origin of a token that no drafter guessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is chosen; names, order and neutral values are llama.cpp's."""
+
+    temperature: float = 0.8
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    repeat_last_n: int = 64
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    seed: int | None = None
+    logit_bias: Mapping[Token, float] = field(default_factory=dict)
+    banned: tuple[Token, ...] = ()
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One thing asked of the engine: a prompt (text or tokens) and how to continue it."""
+
+    prompt: str | bytes | Sequence[Token]
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    n: int = 1
+    logprobs: int | None = None
+    """How many alternatives to report beside each token; 0 reports the token alone, None nothing."""
+    ignore_eos: bool = False
+    time_limit: float | None = None
+    """Seconds from submission after which the answer ends where it is."""
+    cache_prompt: bool = True
+    context_shift: bool = False
+    """When the context is full, forget the older half instead of stopping (attention-only models)."""
+    n_keep: int = 0
+    """Tokens at the start of the prompt that a context shift never forgets."""
+    speculate: bool = True
+    id: str = field(default_factory=lambda: uuid4().hex[:12])
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInfo:
+    """One emitted token: its bytes, who guessed it, and its probability if that was asked for."""
+
+    id: Token
+    piece: bytes
+    origin: str = MODEL
+    logprob: float | None = None
+    top: tuple[tuple[Token, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one answer cost, in tokens and milliseconds."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    replayed: int = 0
+    queue_ms: float = 0.0
+    prompt_ms: float = 0.0
+    generation_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Text that is final, with the tokens decided in the same step."""
+
+    choice: int
+    text: str
+    tokens: tuple[TokenInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of one choice: why, at what cost, and for errors what went wrong."""
+
+    choice: int
+    reason: FinishReason
+    usage: Usage
+    stop: str | None = None
+    error: str | None = None
+
+
+Event = Chunk | Finish
