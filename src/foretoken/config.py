@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 MemoryChoice = Literal["auto", "trim", "fork", "checkpoint", "checkpoint-host", "ring"]
 FlashAttention = Literal["auto", "on", "off"]
@@ -51,6 +52,20 @@ class ContextConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculationConfig:
+    """Which drafters guess, and within what bounds."""
+
+    drafters: tuple[str, ...] = ("auto",)
+    """Names as `foretoken drafters` lists them; "auto" is all that help this model, () or ("none",) is off."""
+    n_max: int = 16
+    n_min: int = 0
+    p_min: float = 0.0
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Keyword arguments for single drafters, by name."""
+    draft_model: ModelConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
     """What a person may choose; None means that foretoken chooses."""
 
@@ -73,5 +88,6 @@ class EngineConfig:
     max_queue: int = 1024
     max_replay: int = 24
     """Pending tokens beyond which nothing is drafted: a cut would decode all of them again."""
+    speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
     check_integrity: bool = False
     """Prove after every step that memory holds what the engine believes (slow: for debugging)."""

@@ -52,6 +52,24 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculationParams:
+    """What one request may say about drafting; None leaves it to the engine."""
+
+    drafters: tuple[str, ...] | None = None
+    """Names of the drafters that may offer; none of them is plain decoding."""
+    n_max: int | None = None
+    n_min: int | None = None
+    p_min: float | None = None
+
+    @property
+    def off(self) -> bool:
+        return self.drafters == ()
+
+
+OFF = SpeculationParams(drafters=())
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One thing asked of the engine: a prompt (text or tokens) and how to continue it."""
 
@@ -70,7 +88,9 @@ class Request:
     """When the context is full, forget the older half instead of stopping (attention-only models)."""
     n_keep: int = 0
     """Tokens at the start of the prompt that a context shift never forgets."""
-    speculate: bool = True
+    speculation: SpeculationParams = field(default_factory=SpeculationParams)
+    owner: str = ""
+    """Whose request this is: nothing learnt or kept for one owner serves another."""
     id: str = field(default_factory=lambda: uuid4().hex[:12])
 
 
@@ -86,6 +106,32 @@ class TokenInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class DrafterUsage:
+    """What one drafter did for one answer.
+
+    offered = verified + unverified, verified = accepted + rejected.
+    """
+
+    drafts_offered: int = 0
+    drafts_verified: int = 0
+    drafts_accepted: int = 0
+    offered: int = 0
+    verified: int = 0
+    accepted: int = 0
+    missed: int = 0
+    """Tokens offered but not verified that would have been right."""
+    failures: int = 0
+    accepted_at: tuple[int, ...] = ()
+    """How often the first, second, third ... token of a draft was right."""
+    begin_calls: int = 0
+    begin_ms: float = 0.0
+    draft_calls: int = 0
+    draft_ms: float = 0.0
+    accept_calls: int = 0
+    accept_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What one answer cost, in tokens and milliseconds."""
 
@@ -96,9 +142,12 @@ class Usage:
     drafted: int = 0
     accepted: int = 0
     replayed: int = 0
+    rewinds: int = 0
+    rewind_ms: float = 0.0
     queue_ms: float = 0.0
     prompt_ms: float = 0.0
     generation_ms: float = 0.0
+    drafters: Mapping[str, DrafterUsage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

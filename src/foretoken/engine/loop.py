@@ -94,8 +94,11 @@ class Loop:
         if params.seed is not None:
             params = replace(params, seed=params.seed + session.choice)
         session.sampler = self.backend.sampler(params, session.prompt)
-        if session.request.speculate:
-            self.speculator.begin(slot.id, session.prompt, "")
+        self._begin_speculation(slot, session)
+
+    def _begin_speculation(self, slot: Slot, session: Session) -> None:
+        request = session.request
+        self.speculator.begin(slot.id, slot.sequence.tokens, request.owner, request.speculation.drafters)
 
     def _fill(self) -> list[Work]:
         asks = [ask for slot in self.scheduler.active if (ask := self._ask(slot)).n_max > 0]
@@ -111,16 +114,14 @@ class Loop:
     def _ask(self, slot: Slot) -> DraftAsk:
         """How much may be drafted: within the context, the request's limit, and what a cut would replay."""
         session, sequence = slot.session, slot.sequence
-        n_max = self.backend.n_ctx - len(sequence.tokens)
-        if session is None or session.prefilling or not session.request.speculate:
+        assert session is not None
+        wishes = session.request.speculation
+        left = None if session.n_wanted is None else session.n_wanted - 1
+        room = self.backend.n_ctx - len(sequence.tokens)
+        n_max = min(n for n in (room, left, wishes.n_max, self.memory.max_ahead) if n is not None)
+        if session.prefilling or sequence.n_pending > self.config.max_replay:
             n_max = 0
-        elif session.n_wanted is not None:
-            n_max = min(n_max, session.n_wanted - 1)
-        if self.memory.max_ahead is not None:
-            n_max = min(n_max, self.memory.max_ahead)
-        if sequence.n_pending > self.config.max_replay:
-            n_max = 0
-        return DraftAsk(slot.id, sequence.tokens, n_max)
+        return DraftAsk(slot.id, sequence.tokens, n_max, wishes.n_min, wishes.p_min)
 
     def _settle(self, part: Work) -> None:
         """Judge one slot's rows, emit what was decided, and take back what was drafted in vain."""
@@ -141,14 +142,18 @@ class Loop:
         session.n_accepted += n_accepted
         slot.sequence.n_cached += n_accepted
         if n_accepted < len(draft):
-            slot.sequence.n_cached = self.memory.rewind(slot.id, slot.sequence.n_cached)
-        if session.request.speculate:
-            verdict = Verdict(draft, tuple(info.id for info in infos), n_accepted)
-            self.speculator.accept(slot.id, verdict)
+            self._rewind(slot, session)
+        self.speculator.accept(slot.id, Verdict(draft, tuple(info.id for info in infos), n_accepted))
         if reason is None and len(slot.sequence.tokens) > self.backend.n_ctx:
             reason = self._make_room(slot, session)
         if reason is not None:
             self._finish(slot, reason)
+
+    def _rewind(self, slot: Slot, session: Session) -> None:
+        started = time.perf_counter()
+        slot.sequence.n_cached = self.memory.rewind(slot.id, slot.sequence.n_cached)
+        session.n_rewinds += 1
+        session.rewind_ms += (time.perf_counter() - started) * 1e3
 
     def _commit(self, part: Work) -> tuple[list[TokenInfo], FinishReason | None]:
         """Emit tokens as long as the model agrees with the draft and the answer goes on."""
@@ -192,8 +197,9 @@ class Loop:
         self.backend.shift(slot.id, keep + gone, -gone)
         del slot.sequence.tokens[keep : keep + gone]
         slot.sequence.n_cached -= gone
-        if session.request.speculate:
-            self.speculator.begin(slot.id, slot.sequence.tokens, "")
+        # Drafters know a sequence only as growing: this is another one.
+        self.speculator.end(slot.id)
+        self._begin_speculation(slot, session)
         return None
 
     def _end_early(self) -> None:
@@ -210,8 +216,7 @@ class Loop:
     def _finish(self, slot: Slot, reason: FinishReason, error: str | None = None) -> None:
         session, slot.session, slot.leader = slot.session, None, None
         assert session is not None
-        if session.request.speculate:
-            self.speculator.end(slot.id)
+        session.drafters = self.speculator.end(slot.id)
         session.finish(reason, error)
 
     def _fail(self, work: Sequence[Work], error: DecodeError) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from foretoken.backend import Sampler
 from foretoken.engine.text import TextStream
-from foretoken.types import Chunk, Event, Finish, FinishReason, Request, Token, TokenInfo, Usage
+from foretoken.types import Chunk, DrafterUsage, Event, Finish, FinishReason, Request, Token, TokenInfo, Usage
 
 Emit = Callable[[Event], None]
 
@@ -30,6 +30,9 @@ class Session:
     n_drafted: int = 0
     n_accepted: int = 0
     n_replayed: int = 0
+    n_rewinds: int = 0
+    rewind_ms: float = 0.0
+    drafters: Mapping[str, DrafterUsage] = field(default_factory=dict)
     submitted: float = field(default_factory=time.perf_counter)
     admitted: float | None = None
     answering: float | None = None
@@ -77,6 +80,9 @@ class Session:
             drafted=self.n_drafted,
             accepted=self.n_accepted,
             replayed=self.n_replayed,
+            rewinds=self.n_rewinds,
+            rewind_ms=self.rewind_ms,
+            drafters=self.drafters,
             queue_ms=(admitted - self.submitted) * 1e3,
             prompt_ms=(answering - admitted) * 1e3,
             generation_ms=(now - answering) * 1e3,

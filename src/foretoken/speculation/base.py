@@ -20,6 +20,10 @@ class DraftAsk:
     seq: SeqId
     tokens: Sequence[Token]
     n_max: int
+    n_min: int | None = None
+    """Drafts shorter than this will not be verified; None leaves it to the engine."""
+    p_min: float | None = None
+    """Drafts are cut where confidence falls below this; None leaves it to the engine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,14 +29,16 @@ class FixedPlanner:
 
     def choose(self, ask: DraftAsk, offers: Sequence[Draft]) -> Draft:
         cuts = [self._cut(offer, ask) for offer in offers]
-        long_enough = [draft for draft in cuts if len(draft) >= max(1, self.n_min)]
+        n_min = max(1, self.n_min if ask.n_min is None else ask.n_min)
+        long_enough = [draft for draft in cuts if len(draft) >= n_min]
         return max(long_enough, key=expected_tokens, default=NO_DRAFT)
 
     def observe(self, seq: SeqId, verdict: Verdict) -> None:
         pass
 
     def _cut(self, offer: Draft, ask: DraftAsk) -> Draft:
-        likely = next((i for i, p in enumerate(offer.confidence) if p < self.p_min), len(offer))
+        p_min = self.p_min if ask.p_min is None else ask.p_min
+        likely = next((i for i, p in enumerate(offer.confidence) if p < p_min), len(offer))
         return offer.cut(min(likely, self.n_max, ask.n_max))
 
 

@@ -8,7 +8,7 @@ from foretoken.speculation.base import Draft, DraftAsk, Drafter, Verdict
 from foretoken.speculation.guard import Guard
 from foretoken.speculation.planner import FixedPlanner, Planner
 from foretoken.speculation.statistics import Claims, DrafterStatistics
-from foretoken.types import SeqId, Token
+from foretoken.types import DrafterUsage, SeqId, Token
 
 
 class Speculator:
@@ -30,9 +30,13 @@ class Speculator:
         """What each drafter did since the start."""
         return {guard.name: guard.total for guard in self.guards}
 
-    def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
-        record = self._sessions.setdefault(seq, _SessionRecord(self.guards))
-        for guard in self.guards:
+    def begin(
+        self, seq: SeqId, prompt: Sequence[Token], owner: str = "", allowed: Sequence[str] | None = None
+    ) -> None:
+        """A request starts in a slot; only the allowed drafters, if named, will be asked for it."""
+        guards = [guard for guard in self.guards if allowed is None or guard.name in allowed]
+        record = self._sessions.setdefault(seq, _SessionRecord(guards))
+        for guard in record.guards:
             before = guard.total.begin.ms
             guard.begin(seq, prompt, owner)
             record.statistics[guard.name].begin.add(guard.total.begin.ms - before)
@@ -41,11 +45,14 @@ class Speculator:
         """The draft to verify for each slot that asks; slots with none are left out."""
         offers: dict[SeqId, list[Draft]] = {ask.seq: [] for ask in asks}
         for guard in self.guards:
+            concerned = [ask for ask in asks if guard in self._sessions[ask.seq].guards]
+            if not concerned:
+                continue
             before = guard.total.draft.ms
-            drafts = guard.draft(asks)
-            spent = (guard.total.draft.ms - before) / len(asks)
-            for ask, draft in zip(asks, drafts, strict=True):
-                self._record(ask.seq).drafted(guard, draft, spent)
+            drafts = guard.draft(concerned)
+            spent = (guard.total.draft.ms - before) / len(concerned)
+            for ask, draft in zip(concerned, drafts, strict=True):
+                self._sessions[ask.seq].drafted(guard, draft, spent)
                 if draft:
                     offers[ask.seq].append(draft)
         chosen = {ask.seq: self.planner.choose(ask, offers[ask.seq]) for ask in asks if offers[ask.seq]}
@@ -54,29 +61,27 @@ class Speculator:
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         """Tell whoever drafted what came of it; called after every step, with an empty draft too."""
         self.planner.observe(seq, verdict)
-        record = self._record(seq)
-        for guard in self.guards:
+        record = self._sessions[seq]
+        for guard in record.guards:
             if guard.name == verdict.draft.source:
                 before = guard.total.accept.ms
                 guard.accept(seq, verdict)
                 record.statistics[guard.name].accept.add(guard.total.accept.ms - before)
         record.judged(verdict)
 
-    def end(self, seq: SeqId) -> Mapping[str, DrafterStatistics]:
-        """The request is over; returns its own statistics."""
-        for guard in self.guards:
+    def end(self, seq: SeqId) -> Mapping[str, DrafterUsage]:
+        """The request is over; returns what each drafter did for it."""
+        record = self._sessions.pop(seq)
+        for guard in record.guards:
             guard.end(seq)
-        record = self._sessions.pop(seq, None)
-        return record.statistics if record else {}
-
-    def _record(self, seq: SeqId) -> _SessionRecord:
-        return self._sessions.setdefault(seq, _SessionRecord(self.guards))
+        return {name: statistics.usage() for name, statistics in record.statistics.items()}
 
 
 class _SessionRecord:
     """The statistics of one request, and the offers of its latest step."""
 
     def __init__(self, guards: Sequence[Guard]) -> None:
+        self.guards = guards
         self.statistics = {guard.name: DrafterStatistics() for guard in guards}
         self._totals = {guard.name: guard.total for guard in guards}
         self._offers: list[Draft] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from foretoken.speculation.base import Draft
-from foretoken.types import Token
+from foretoken.types import DrafterUsage, Token
 
 _MAX_CLAIMS = 64
 
@@ -83,15 +83,37 @@ class DrafterStatistics:
             for position in range(n):
                 counts[position] += 1
 
-    def line(self, name: str) -> str:
-        """One line in the style of llama.cpp's servers."""
-        return (
-            f"statistics {name}: #calls(b,g,a) = {self.begin.n} {self.draft.n} {self.accept.n}, "
-            f"#gen drafts = {self.drafts_offered}, #acc drafts = {self.drafts_accepted}, "
-            f"#gen tokens = {self.offered}, #ver tokens = {self.verified}, #acc tokens = {self.accepted}, "
-            f"#missed tokens = {self.missed}, mean acc len = {self.mean_accepted:.2f}, "
-            f"dur(b,g,a) = {self.begin.ms:.3f}, {self.draft.ms:.3f}, {self.accept.ms:.3f} ms"
+    def usage(self) -> DrafterUsage:
+        """The counters as they are now."""
+        return DrafterUsage(
+            self.drafts_offered,
+            self.drafts_verified,
+            self.drafts_accepted,
+            self.offered,
+            self.verified,
+            self.accepted,
+            self.missed,
+            self.failures,
+            tuple(self.accepted_at),
+            self.begin.n,
+            self.begin.ms,
+            self.draft.n,
+            self.draft.ms,
+            self.accept.n,
+            self.accept.ms,
         )
+
+
+def line(name: str, usage: DrafterUsage) -> str:
+    """One line in the style of llama.cpp's servers."""
+    mean = usage.accepted / usage.drafts_verified if usage.drafts_verified else 0.0
+    return (
+        f"statistics {name}: #calls(b,g,a) = {usage.begin_calls} {usage.draft_calls} {usage.accept_calls}, "
+        f"#gen drafts = {usage.drafts_offered}, #acc drafts = {usage.drafts_accepted}, "
+        f"#gen tokens = {usage.offered}, #ver tokens = {usage.verified}, #acc tokens = {usage.accepted}, "
+        f"#missed tokens = {usage.missed}, mean acc len = {mean:.2f}, "
+        f"dur(b,g,a) = {usage.begin_ms:.3f}, {usage.draft_ms:.3f}, {usage.accept_ms:.3f} ms"
+    )
 
 
 @dataclass(slots=True)
