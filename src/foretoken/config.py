@@ -28,6 +28,8 @@ class ModelConfig:
     n_gpu_layers: int = -1
     """Layers kept on the GPU; negative is all. Without a GPU in the build it does nothing."""
     load_mtp: bool = False
+    vocab_only: bool = False
+    """Only the vocabulary and the metadata: enough to tokenise and to read the chat template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class SpeculationConfig:
     """Which drafters guess, and within what bounds."""
 
     drafters: tuple[str, ...] = ("auto",)
-    """Names as `foretoken drafters` lists them; "auto" is all that help this model, () or ("none",) is off."""
+    """Names as `foretoken drafters` lists them; "auto" is all that help this model, () is off."""
     n_max: int = 16
     n_min: int = 0
     p_min: float = 0.0

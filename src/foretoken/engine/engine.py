@@ -136,6 +136,8 @@ class Engine:
 
     def _submit(self, request: Request, emit: Emit) -> Callable[[], None]:
         """Queue a request; returns how to cancel it."""
+        if self._stopped is not None:
+            raise EngineStopped(self._stopped)
         prompt = prompt_tokens(request, self.vocabulary, self.n_ctx)
         sessions = self.call(lambda loop: loop.submit(request, prompt, emit))
 

@@ -22,8 +22,6 @@ def prompt_tokens(request: Request, vocabulary: Vocabulary, n_ctx: int) -> list[
     else:
         tokens = [_token(token) for token in request.prompt]
         vocabulary.check(tokens)
-    if not tokens and vocabulary.bos is not None:
-        tokens = [vocabulary.bos]
     if not tokens:
         raise InvalidRequest("the prompt is empty; give at least one token")
     if len(tokens) > n_ctx:

@@ -30,6 +30,7 @@ KV_TYPES = {
     "q4_0": 2,
     "iq4_nl": 20,
 }
+_MAX_CTX = 2**31 - 1
 _FLASH = {"auto": -1, "off": 0, "on": 1}
 _FLAGS = {
     "host": llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY,
@@ -50,6 +51,8 @@ class Context:
     def __init__(self, model: Model, config: ContextConfig) -> None:
         self.model = model
         self.config = config
+        if config.n_ctx * config.n_sequences > _MAX_CTX:
+            raise ContextError(f"{config.n_sequences} x {config.n_ctx} tokens are more than the library counts")
         with library.complaints() as heard:
             pointer = llama_cpp.llama_init_from_model(model.pointer, _params(config))
         if not pointer:
@@ -100,11 +103,16 @@ class Context:
 
     @property
     def can_shift(self) -> bool:
-        return not self.recurrent and bool(llama_cpp.llama_memory_can_shift(self._memory))
+        # The library crashes when it shifts keys of other types, and does not say that it cannot.
+        shiftable = self.config.kv_type_k in ("f16", "f32")
+        return shiftable and not self.recurrent and bool(llama_cpp.llama_memory_can_shift(self._memory))
 
     def decode(self, spans: Sequence[Span]) -> None:
         """Compute one batch; on failure the sequences in it hold an unknown number of tokens."""
+        n_rows = sum(len(span.tokens) for span in spans)
         n_outputs = sum(span.n_outputs for span in spans)
+        if n_rows > self.n_batch:
+            raise DecodeError(f"{n_rows} rows are more than a batch holds ({self.n_batch})")
         if n_outputs > self.n_outputs:
             # libllama would abort the process.
             raise DecodeError(f"{n_outputs} rows ask for logits, the context was made for {self.n_outputs}")

@@ -26,12 +26,13 @@ class Model:
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = config.n_gpu_layers
         params.load_mtp = config.load_mtp
+        params.vocab_only = config.vocab_only
         with library.complaints() as heard:
             pointer = llama_cpp.llama_model_load_from_file(str(self.path).encode(), params)
         if not pointer:
             raise ModelLoadError(self.path, library.reason(heard, "libllama gave no reason"))
         self._pointer: object | None = pointer
-        self.vocabulary = Vocabulary(pointer)
+        self.vocabulary = Vocabulary(self)
 
     @property
     def pointer(self) -> object:

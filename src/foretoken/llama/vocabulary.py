@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import llama_cpp
 
@@ -14,17 +15,24 @@ from foretoken.types import Token
 _NONE = -1
 
 
-class Vocabulary:
-    """Reads the vocabulary of a loaded model; valid as long as that model is open."""
+class Owner(Protocol):
+    """The model a vocabulary belongs to; its pointer raises once the model is closed."""
 
-    def __init__(self, model: object) -> None:
-        self._vocab = llama_cpp.llama_model_get_vocab(model)
-        self.n_tokens: int = llama_cpp.llama_vocab_n_tokens(self._vocab)
+    @property
+    def pointer(self) -> object: ...
+
+
+class Vocabulary:
+    """Reads the vocabulary of a loaded model, as long as that model is open."""
+
+    def __init__(self, model: Owner) -> None:
+        self._model = model
+        self.n_tokens: int = llama_cpp.llama_vocab_n_tokens(self.pointer)
         self._pieces: dict[Token, bytes] = {}
 
     @property
     def pointer(self) -> object:
-        return self._vocab
+        return llama_cpp.llama_model_get_vocab(self._model.pointer)
 
     def tokenize(self, text: str | bytes, *, special: bool = True, add_special: bool = True) -> list[Token]:
         """Tokens of a text; `special` reads <|im_end|> as one token, `add_special` adds BOS or EOS."""
@@ -32,7 +40,7 @@ class Vocabulary:
         size = len(data) + 16
         while True:
             buffer = (ctypes.c_int32 * size)()
-            n = llama_cpp.llama_tokenize(self._vocab, data, len(data), buffer, size, add_special, special)
+            n = llama_cpp.llama_tokenize(self.pointer, data, len(data), buffer, size, add_special, special)
             if n >= 0:
                 return list(buffer[:n])
             size = -n
@@ -47,7 +55,7 @@ class Vocabulary:
         size = 64
         while True:
             buffer = ctypes.create_string_buffer(size)
-            n = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, size, 0, True)
+            n = llama_cpp.llama_token_to_piece(self.pointer, token, buffer, size, 0, True)
             if n >= 0:
                 return buffer.raw[:n]
             size = -n
@@ -60,28 +68,28 @@ class Vocabulary:
         return b"".join(self.piece(token) for token in tokens).decode("utf-8", "replace")
 
     def is_control(self, token: Token) -> bool:
-        return bool(llama_cpp.llama_vocab_is_control(self._vocab, token))
+        return bool(llama_cpp.llama_vocab_is_control(self.pointer, token))
 
     @cached_property
     def end_tokens(self) -> frozenset[Token]:
         """Every token that ends an answer."""
-        return frozenset(t for t in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(self._vocab, t))
+        return frozenset(t for t in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(self.pointer, t))
 
     @property
     def bos(self) -> Token | None:
-        return _known(llama_cpp.llama_vocab_bos(self._vocab))
+        return _known(llama_cpp.llama_vocab_bos(self.pointer))
 
     @property
     def eos(self) -> Token | None:
-        return _known(llama_cpp.llama_vocab_eos(self._vocab))
+        return _known(llama_cpp.llama_vocab_eos(self.pointer))
 
     @property
     def newline(self) -> Token | None:
-        return _known(llama_cpp.llama_vocab_nl(self._vocab))
+        return _known(llama_cpp.llama_vocab_nl(self.pointer))
 
     @property
     def adds_bos(self) -> bool:
-        return bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
+        return bool(llama_cpp.llama_vocab_get_add_bos(self.pointer))
 
     def same_as(self, other: Vocabulary) -> bool:
         """Whether every token means the same text in both vocabularies."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretoken.backend import Backend, Span
-from foretoken.errors import ConfigError, ForetokenError
+from foretoken.errors import ConfigError, ForetokenError, IntegrityError
 from foretoken.memory import KINDS
 from foretoken.memory.base import Memory, Needs
 from foretoken.types import Token
@@ -126,6 +126,8 @@ def _rewound(
     decoded = time.perf_counter()
     reached = memory.rewind(0, _PROMPT + _KEPT)
     rewound = time.perf_counter()
+    if reached < _PROMPT:
+        raise IntegrityError(f"a rewind to {_PROMPT + _KEPT} went back to {reached}")
     last = _decode(backend, tokens, reached, len(tokens))
     return backend.logits(last).copy(), ((protected - started) * 1e3, (rewound - decoded) * 1e3)
 

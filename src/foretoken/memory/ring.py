@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from foretoken.backend import Backend
+from foretoken.errors import ConfigError
 from foretoken.memory.base import Memory, Needs
 from foretoken.types import SeqId
 
@@ -14,6 +15,8 @@ class Ring(Memory):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
+        if backend.n_rollback == 0:
+            raise ConfigError("libllama keeps no states inside the graph for this architecture")
         self._latest: dict[SeqId, tuple[int, int]] = {}
 
     @staticmethod
