@@ -98,9 +98,7 @@ ADVERSARIES = ("random", "right", "half-right", "over-long", "empty", "raising",
 def make_loop(
     backend: Backend, memory: Memory, pieces: object, drafters: Sequence[Drafter] = (), **settings: object
 ) -> Loop:
-    config = EngineConfig(
-        ModelConfig(Path("none")), **{"prefill_chunk": 7, "check_integrity": True, **settings}
-    )
+    config = EngineConfig(ModelConfig(Path("none")), **{"prefill_chunk": 7, "check_integrity": True, **settings})
     speculator = Speculator(drafters, FixedPlanner(n_max=16), backend.n_vocab, pieces.end_tokens)
     return Loop(backend, memory, pieces, speculator, config)
 

@@ -18,9 +18,7 @@ GREEDY = SamplingParams(temperature=0)
 
 @pytest.fixture(scope="module")
 def engine(tiny_path: Callable[..., Path]) -> Iterator[Engine]:
-    with Engine.load(
-        tiny_path("qwen35"), n_parallel=2, n_ctx=256, n_threads=1, check_integrity=True
-    ) as engine:
+    with Engine.load(tiny_path("qwen35"), n_parallel=2, n_ctx=256, n_threads=1, check_integrity=True) as engine:
         yield engine
 
 
@@ -53,9 +51,7 @@ def test_the_async_twin_says_the_same(engine: Engine) -> None:
 
 
 def test_many_threads_get_the_answers_they_would_get_alone(engine: Engine) -> None:
-    wanted = [
-        Request(f"value = {i}", SamplingParams(seed=i), max_tokens=15, ignore_eos=True) for i in range(8)
-    ]
+    wanted = [Request(f"value = {i}", SamplingParams(seed=i), max_tokens=15, ignore_eos=True) for i in range(8)]
     alone = [tokens_of(list(engine.generate(request))) for request in wanted]
     together: dict[int, list[int]] = {}
 

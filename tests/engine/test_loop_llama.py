@@ -74,9 +74,7 @@ def oracle_of(plain: list[list[Answer]], wanted: list[Request]) -> Callable[[lis
 
 
 @pytest.mark.parametrize(("arch", "kind", "n_slots"), CASES)
-def test_same_tokens_as_plain_decoding(
-    arch: str, kind: type[Memory], n_slots: int, tiny_model: TinyModel
-) -> None:
+def test_same_tokens_as_plain_decoding(arch: str, kind: type[Memory], n_slots: int, tiny_model: TinyModel) -> None:
     model = tiny_model(arch)
     rng = random.Random(arch + kind.name)
     wanted = requests(model, rng, 10)
@@ -141,9 +139,7 @@ def test_every_sampler_gives_the_same_text_with_drafts(name: str, tiny_model: Ti
 
 def test_logprobs_are_the_same_with_drafts(tiny_model: TinyModel) -> None:
     model = tiny_model("qwen35")
-    request = Request(
-        model.vocabulary.tokenize("import os"), GREEDY, max_tokens=30, logprobs=3, ignore_eos=True
-    )
+    request = Request(model.vocabulary.tokenize("import os"), GREEDY, max_tokens=30, logprobs=3, ignore_eos=True)
     seen = []
     oracle = oracle_of(plain_answers(model, Fork, [request]), [request])
     for adversary in ("empty", "half-right"):

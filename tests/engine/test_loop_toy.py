@@ -19,9 +19,7 @@ KIND_IDS = list(KINDS)
 
 
 def backend_for(kind: type[Memory], n_slots: int, **settings: object) -> toy.ToyBackend:
-    return toy.ToyBackend(
-        n_slots, recurrent=kind is not Trim, n_rollback=8 if kind is Ring else 0, **settings
-    )
+    return toy.ToyBackend(n_slots, recurrent=kind is not Trim, n_rollback=8 if kind is Ring else 0, **settings)
 
 
 def oracle_for(kind: type[Memory]):
@@ -34,9 +32,7 @@ def oracle_for(kind: type[Memory]):
     return oracle
 
 
-def loop_for(
-    kind: type[Memory], n_slots: int, adversary: str | None, seed: int = 0, **settings: object
-) -> Loop:
+def loop_for(kind: type[Memory], n_slots: int, adversary: str | None, seed: int = 0, **settings: object) -> Loop:
     backend = backend_for(kind, n_slots, **settings)
     drafters = [Adversary(adversary, seed, toy.N_VOCAB, oracle_for(kind))] if adversary else []
     return make_loop(backend, kind(backend), ToyPieces(), drafters)
@@ -121,9 +117,7 @@ def test_the_sampler_is_asked_once_per_emitted_token() -> None:
     original = backend.sampler
     backend.sampler = lambda *args: made.append(original(*args)) or made[-1]
     loop = make_loop(backend, KINDS["fork"](backend), ToyPieces(), [Adversary("random", 1, toy.N_VOCAB)])
-    _, (answer,) = submit(
-        loop, Request([3], SamplingParams(temperature=1, seed=5), max_tokens=60, stop=("zz",))
-    )
+    _, (answer,) = submit(loop, Request([3], SamplingParams(temperature=1, seed=5), max_tokens=60, stop=("zz",)))
     finish(loop)
     assert made[0].n_sampled == len(answer.tokens)
     assert made[0].closed
@@ -239,9 +233,7 @@ def test_a_conversation_that_goes_on_reads_only_what_is_new() -> None:
     loop = loop_for(KINDS["checkpoint"], 1, None)
     _, (first,) = submit(loop, Request([1] * 20, GREEDY, max_tokens=5, ignore_eos=True))
     finish(loop)
-    _, (second,) = submit(
-        loop, Request([1] * 20 + first.tokens + [4, 4], GREEDY, max_tokens=1, ignore_eos=True)
-    )
+    _, (second,) = submit(loop, Request([1] * 20 + first.tokens + [4, 4], GREEDY, max_tokens=1, ignore_eos=True))
     finish(loop)
     assert second.finish.usage.cached_tokens == 24
 

@@ -40,9 +40,7 @@ class Tally:
 class Schedule:
     """Drives sequences through chunks, drafts, cuts, rewinds, releases and clones, and compares every row."""
 
-    def __init__(
-        self, backend: Backend, memory: Memory, chain: Chain, rng: random.Random, n_ctx: int
-    ) -> None:
+    def __init__(self, backend: Backend, memory: Memory, chain: Chain, rng: random.Random, n_ctx: int) -> None:
         self.backend = backend
         self.memory = memory
         self.chain = chain

@@ -82,9 +82,7 @@ def run(model: Model, kind: type[Memory], n_sequences: int, seeds: range, n_step
 
 
 @pytest.mark.parametrize(("arch", "kind", "n_sequences"), CASES)
-def test_bit_identical_after_rewind(
-    arch: str, kind: type[Memory], n_sequences: int, tiny_model: TinyModel
-) -> None:
+def test_bit_identical_after_rewind(arch: str, kind: type[Memory], n_sequences: int, tiny_model: TinyModel) -> None:
     tally = run(tiny_model(arch), kind, n_sequences, range(60 if n_sequences == 1 else 20), n_steps=8)
     assert tally.rewinds > 100
     assert tally.differing == 0, tally

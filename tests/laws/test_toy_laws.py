@@ -37,12 +37,7 @@ def run(kind: type[Memory], seed: int, n_sequences: int, n_steps: int, attention
 # A model has attention, a state, or both: trim is for the first alone.
 @pytest.mark.parametrize(
     ("kind", "attention"),
-    [
-        (kind, attention)
-        for kind in KINDS.values()
-        for attention in (True, False)
-        if attention or kind is not Trim
-    ],
+    [(kind, attention) for kind in KINDS.values() for attention in (True, False) if attention or kind is not Trim],
 )
 def test_rewind_then_decode_equals_a_fresh_decode(kind: type[Memory], attention: bool) -> None:
     rewinds = 0

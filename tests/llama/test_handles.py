@@ -127,9 +127,7 @@ def test_closed_handles_say_so(tiny_path: Callable[..., Path]) -> None:
         _ = model.n_parameters
 
 
-def test_the_librarys_log_is_python_logging(
-    caplog: pytest.LogCaptureFixture, tiny_path: Callable[..., Path]
-) -> None:
+def test_the_librarys_log_is_python_logging(caplog: pytest.LogCaptureFixture, tiny_path: Callable[..., Path]) -> None:
     with caplog.at_level(logging.DEBUG, "foretoken.libllama"):
         Model(ModelConfig(tiny_path("llama"))).close()
         gc.collect()

@@ -134,9 +134,7 @@ def with_feed_forward(i: int, mixer: list[Tensor]) -> list[Tensor]:
 
 CATALOGUE: dict[str, Architecture] = {
     "qwen35": Architecture("qwen35", "hybrid", qwen35_layer, QWEN35),
-    "qwen35-mtp": Architecture(
-        "qwen35", "hybrid", qwen35_layer, QWEN35 | {"nextn_predict_layers": 1}, n_extra=1
-    ),
+    "qwen35-mtp": Architecture("qwen35", "hybrid", qwen35_layer, QWEN35 | {"nextn_predict_layers": 1}, n_extra=1),
     "qwen35moe": Architecture("qwen35moe", "hybrid", lambda i: qwen35_layer(i, moe=True), QWEN35 | EXPERTS),
     "qwen3next": Architecture(
         "qwen3next", "hybrid", lambda i: qwen35_layer(i, moe=True, fused=True), DELTA_NET | EXPERTS
@@ -156,9 +154,7 @@ CATALOGUE: dict[str, Architecture] = {
         lambda i: mixed_layer(i, lambda b: blocks.mamba1(b, normed=True)),
         MIXED | MAMBA1,
     ),
-    "granitehybrid": Architecture(
-        "granitehybrid", "hybrid", lambda i: mixed_layer(i, blocks.mamba2), MIXED | MAMBA2
-    ),
+    "granitehybrid": Architecture("granitehybrid", "hybrid", lambda i: mixed_layer(i, blocks.mamba2), MIXED | MAMBA2),
     "llama": Architecture("llama", "attention", lambda i: attention_layer(i, qk_norm=False), ATTENTION),
     "qwen3": Architecture("qwen3", "attention", lambda i: attention_layer(i, qk_norm=True), ATTENTION),
 }

@@ -50,9 +50,7 @@ class Session:
     def decode(self, tokens: Sequence[int], position: int = 0) -> Array:
         """Decodes tokens from a position on and returns the logits of every row."""
         decode(self.context, tokens, position)
-        return np.array(lib.llama_get_logits(self.context)[: len(tokens) * SIZE], np.float32).reshape(
-            -1, SIZE
-        )
+        return np.array(lib.llama_get_logits(self.context)[: len(tokens) * SIZE], np.float32).reshape(-1, SIZE)
 
     def read(self, tokens: Sequence[int]) -> Array:
         """Decodes tokens into an empty memory and returns the logits of the last row."""
@@ -119,9 +117,7 @@ def rows(start: "ctypes._Pointer[ctypes.c_float]", n: int, width: int) -> Array:
     return np.ctypeslib.as_array(start, (n, width)).copy()
 
 
-def decode(
-    context: lib.llama_context_p, tokens: Sequence[int], position: int, hidden: Array | None = None
-) -> None:
+def decode(context: lib.llama_context_p, tokens: Sequence[int], position: int, hidden: Array | None = None) -> None:
     """Decodes tokens of sequence 0, with the hidden states that a prediction head reads beside them."""
     batch = lib.llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)

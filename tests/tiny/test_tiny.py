@@ -136,8 +136,7 @@ def test_draft_head_predicts(directory: Path) -> None:
 def test_files_depend_on_the_seed_only(tmp_path: Path) -> None:
     """The same seed gives the same bytes, another seed others."""
     first, again, other = (
-        write(tmp_path / name, "qwen35", seed=seed).read_bytes()
-        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+        write(tmp_path / name, "qwen35", seed=seed).read_bytes() for name, seed in (("a", 0), ("b", 0), ("c", 1))
     )
     assert first == again
     assert first != other

@@ -23,9 +23,7 @@ def stream(data: bytes, cuts: list[int], stops: tuple[str, ...]) -> tuple[list[s
 
 
 @given(LETTERS, st.lists(st.integers(0, 1000), max_size=20), STOPS)
-def test_what_is_shown_is_the_text_up_to_the_first_stop(
-    whole: str, cuts: list[int], stops: tuple[str, ...]
-) -> None:
+def test_what_is_shown_is_the_text_up_to_the_first_stop(whole: str, cuts: list[int], stops: tuple[str, ...]) -> None:
     shown, text = stream(whole.encode(), cuts, stops)
     out = "".join(shown)
     assert whole.startswith(out)

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -15,11 +15,14 @@ from typing import Any, TypeVar
 
 from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.assembly import Assembly, assemble
+from foretoken.engine.host import EngineHost
 from foretoken.engine.loop import Loop
 from foretoken.engine.session import Emit
 from foretoken.engine.validation import prompt_tokens
 from foretoken.errors import EngineStopped
 from foretoken.llama.vocabulary import Vocabulary
+from foretoken.speculation.planner import FixedPlanner
+from foretoken.speculation.registry import build
 from foretoken.speculation.speculator import Speculator
 from foretoken.types import Chunk, Event, Finish, Request, Token
 
@@ -32,9 +35,10 @@ T = TypeVar("T")
 class Engine:
     """A model with slots, served by one thread of its own."""
 
-    def __init__(self, assembly: Assembly, loop: Loop) -> None:
+    def __init__(self, assembly: Assembly, loop: Loop, host: EngineHost) -> None:
         self.assembly = assembly
         self._loop = loop
+        self._host = host
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
@@ -49,13 +53,18 @@ class Engine:
         return cls.from_config(EngineConfig(source, **settings))
 
     @classmethod
-    def from_config(cls, config: EngineConfig, speculator: Speculator | None = None) -> Engine:
+    def from_config(cls, config: EngineConfig) -> Engine:
         assembly = assemble(config)
+        host = EngineHost(config, assembly)
+        try:
+            speculator = _speculator(config, assembly, host)
+        except BaseException:
+            host.close()
+            assembly.close()
+            raise
         log.info("%s", assembly.describe())
         vocabulary = assembly.model.vocabulary
-        return cls(
-            assembly, Loop(assembly.context, assembly.memory, vocabulary, speculator or Speculator(), config)
-        )
+        return cls(assembly, Loop(assembly.context, assembly.memory, vocabulary, speculator, config), host)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -66,13 +75,18 @@ class Engine:
         """Tokens of one slot's context."""
         return self.assembly.context.n_ctx
 
+    @property
+    def failed(self) -> str | None:
+        """Why the engine answers no more, if it was not asked to stop."""
+        return None if self._closing else self._stopped
+
     def tokenize(self, text: str | bytes) -> list[Token]:
         return self.vocabulary.tokenize(text)
 
     def detokenize(self, tokens: list[Token]) -> str:
         return self.vocabulary.detokenize(tokens)
 
-    def generate(self, request: Request) -> Iterator[Event]:
+    def generate(self, request: Request) -> Generator[Event, None, None]:
         """The events of a request as they happen; leaving the loop early cancels it."""
         events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         cancel = self._submit(request, events.put)
@@ -101,9 +115,7 @@ class Engine:
 
     def complete(self, request: Request) -> str:
         """The text of the first choice, once it is finished."""
-        return "".join(
-            event.text for event in self.generate(request) if isinstance(event, Chunk) and event.choice == 0
-        )
+        return "".join(event.text for event in self.generate(request) if isinstance(event, Chunk) and event.choice == 0)
 
     def call(self, function: Callable[[Loop], T]) -> T:
         """Run a function on the engine's own thread, between steps, and return what it returns."""
@@ -124,6 +136,7 @@ class Engine:
         with contextlib.suppress(EngineStopped):
             self._send(lambda: None)
         self._thread.join()
+        self._host.close()
         self.assembly.close()
 
     def __enter__(self) -> Engine:
@@ -177,6 +190,13 @@ class Engine:
                 self._commands.get()()
             while True:
                 self._commands.get_nowait()()
+
+
+def _speculator(config: EngineConfig, assembly: Assembly, host: EngineHost) -> Speculator:
+    settings = config.speculation
+    vocabulary = assembly.model.vocabulary
+    planner = FixedPlanner(settings.n_min, settings.n_max, settings.p_min)
+    return Speculator(build(settings, host), planner, vocabulary.n_tokens, vocabulary.end_tokens)
 
 
 def _hand_over(home: asyncio.AbstractEventLoop, events: asyncio.Queue[Event], event: Event) -> None:

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 from foretoken.types import Token
 
 
-def logprobs(
-    logits: NDArray[np.float32], token: Token, n_top: int
-) -> tuple[float, tuple[tuple[Token, float], ...]]:
+def logprobs(logits: NDArray[np.float32], token: Token, n_top: int) -> tuple[float, tuple[tuple[Token, float], ...]]:
     """The log probability of a token, and the `n_top` most likely tokens with theirs."""
     values = logits.astype(np.float64)
     peak = values.max()

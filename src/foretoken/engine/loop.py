@@ -103,9 +103,7 @@ class Loop:
     def _fill(self) -> list[Work]:
         asks = [ask for slot in self.scheduler.active if (ask := self._ask(slot)).n_max > 0]
         drafts = self.speculator.draft(asks) if asks else {}
-        work = self.scheduler.fill(
-            drafts, self.backend.n_batch, self.backend.n_outputs, self.config.prefill_chunk
-        )
+        work = self.scheduler.fill(drafts, self.backend.n_batch, self.backend.n_outputs, self.config.prefill_chunk)
         for part in work:
             if part.draft:
                 self.memory.protect(part.slot.id, part.span.start, len(part.span.tokens))

@@ -58,7 +58,7 @@ class Scheduler:
 
     def _reusable(self, slot: Slot, session: Session) -> int:
         """How many tokens of the prompt the slot's memory would still hold after a rewind."""
-        if not session.request.cache_prompt:
+        if not session.request.cache_prompt or slot.owner != session.request.owner:
             return 0
         # The last token of a prompt is always decoded: its logits are wanted.
         shared = min(slot.sequence.shared_prefix(session.prompt), len(session.prompt) - 1)
@@ -74,6 +74,7 @@ class Scheduler:
         slot.sequence.tokens = list(session.prompt)
         session.n_cached = slot.sequence.n_cached
         slot.session = session
+        slot.owner = session.request.owner
 
     def _reading_same_prompt(self, session: Session) -> Slot | None:
         for slot in self.active:
@@ -97,9 +98,7 @@ class Scheduler:
                     self.memory.clone(leader.id, slot.id)
                     session.n_cached = slot.sequence.n_cached = leader.sequence.n_cached
 
-    def fill(
-        self, drafts: Mapping[SeqId, Draft], n_batch: int, n_outputs: int, prefill_chunk: int
-    ) -> list[Work]:
+    def fill(self, drafts: Mapping[SeqId, Draft], n_batch: int, n_outputs: int, prefill_chunk: int) -> list[Work]:
         """The next batch: every generating slot first, then as much of the prompts as may be."""
         ready = [slot for slot in self.active if slot.leader is None]
         generating = [slot for slot in ready if slot.session and not slot.session.prefilling]

@@ -19,6 +19,8 @@ class Slot:
     leader: Slot | None = None
     """A slot reading the same prompt for another choice: wait for it, then clone its memory."""
     last_used: int = 0
+    owner: str = ""
+    """Whose tokens these are: another owner's session finds the slot empty."""
 
     @property
     def free(self) -> bool:

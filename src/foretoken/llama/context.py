@@ -58,9 +58,7 @@ class Context:
         if not pointer:
             raise ContextError(
                 f"no context of {config.n_sequences} x {config.n_ctx} tokens for {model.path.name}: "
-                + library.reason(
-                    heard, "libllama gave no reason; there may be too little memory (try -c smaller)"
-                )
+                + library.reason(heard, "libllama gave no reason; there may be too little memory (try -c smaller)")
             )
         self._pointer: object | None = pointer
         self._memory = llama_cpp.llama_get_memory(pointer)

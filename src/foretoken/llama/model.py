@@ -43,9 +43,7 @@ class Model:
     @property
     def recurrent(self) -> bool:
         """Whether some of the memory is a state that cannot be trimmed."""
-        return bool(
-            llama_cpp.llama_model_is_recurrent(self.pointer) or llama_cpp.llama_model_is_hybrid(self.pointer)
-        )
+        return bool(llama_cpp.llama_model_is_recurrent(self.pointer) or llama_cpp.llama_model_is_hybrid(self.pointer))
 
     @property
     def attention(self) -> bool:

@@ -98,9 +98,7 @@ def _random_links(params: SamplingParams, n_vocab: int) -> Iterator[object]:
         yield llama_cpp.llama_sampler_init_min_p(params.min_p, _MIN_KEEP)
     if params.xtc_probability > 0:
         yield llama_cpp.llama_sampler_init_xtc(params.xtc_probability, params.xtc_threshold, _MIN_KEEP, seed)
-    yield llama_cpp.llama_sampler_init_temp_ext(
-        params.temperature, params.dynatemp_range, params.dynatemp_exponent
-    )
+    yield llama_cpp.llama_sampler_init_temp_ext(params.temperature, params.dynatemp_range, params.dynatemp_exponent)
     yield llama_cpp.llama_sampler_init_dist(seed)
 
 

@@ -16,9 +16,7 @@ def check_integrity(backend: Backend, lengths: Mapping[SeqId, int]) -> None:
             raise IntegrityError(f"sequence {seq} holds {held} tokens, the engine counts {length}")
         positions = backend.held(seq)
         if positions is not None and sorted(positions) != list(range(length)):
-            raise IntegrityError(
-                f"sequence {seq} should hold 0..{length - 1} once each: {_fault(positions, length)}"
-            )
+            raise IntegrityError(f"sequence {seq} should hold 0..{length - 1} once each: {_fault(positions, length)}")
 
 
 def _fault(positions: list[int], length: int) -> str:

@@ -51,9 +51,7 @@ def candidates(recurrent: bool, n_parallel: int, exact: bool) -> list[type[Memor
     return kinds if exact and n_parallel > 1 else [KINDS["fork"], *kinds]
 
 
-def probe(
-    open_backend: OpenBackend, kinds: Sequence[type[Memory]], n_parallel: int, n_rollback: int
-) -> list[Trial]:
+def probe(open_backend: OpenBackend, kinds: Sequence[type[Memory]], n_parallel: int, n_rollback: int) -> list[Trial]:
     """Try each memory in a small context of its own."""
     return [_try(open_backend, kind, n_parallel, n_rollback) for kind in kinds]
 
@@ -62,9 +60,7 @@ def choose(trials: Sequence[Trial], exact: bool) -> Trial:
     """The cheapest memory that keeps the promise, or the cheapest that works where none keeps it."""
     working = [trial for trial in trials if trial.works]
     if not working:
-        raise ConfigError(
-            "no memory works on this model: " + "; ".join(f"{t.memory}: {t.reason}" for t in trials)
-        )
+        raise ConfigError("no memory works on this model: " + "; ".join(f"{t.memory}: {t.reason}" for t in trials))
     keeping = [trial for trial in working if trial.exact or not exact]
     return min(keeping or working, key=lambda trial: trial.cost_ms)
 

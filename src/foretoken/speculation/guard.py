@@ -46,10 +46,7 @@ class Guard:
         started = perf_counter()
         with self.total.draft.timed():
             try:
-                drafts = [
-                    self._checked(draft, ask)
-                    for draft, ask in zip(self.drafter.draft(asks), asks, strict=True)
-                ]
+                drafts = [self._checked(draft, ask) for draft, ask in zip(self.drafter.draft(asks), asks, strict=True)]
             except Exception as error:
                 self._fault("draft", error)
                 return [NO_DRAFT] * len(asks)

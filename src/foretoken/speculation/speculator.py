@@ -30,9 +30,7 @@ class Speculator:
         """What each drafter did since the start."""
         return {guard.name: guard.total for guard in self.guards}
 
-    def begin(
-        self, seq: SeqId, prompt: Sequence[Token], owner: str = "", allowed: Sequence[str] | None = None
-    ) -> None:
+    def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str = "", allowed: Sequence[str] | None = None) -> None:
         """A request starts in a slot; only the allowed drafters, if named, will be asked for it."""
         guards = [guard for guard in self.guards if allowed is None or guard.name in allowed]
         record = self._sessions.setdefault(seq, _SessionRecord(guards))

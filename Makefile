@@ -1,0 +1,39 @@
+# Everything people do daily. Each target sets up .venv by itself; the first time builds libllama (minutes).
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The library alone: no multimodal part, no tools. For a GPU: make serve CMAKE_ARGS="-DGGML_CUDA=on" (README).
+CMAKE_ARGS ?=
+TRIM := -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
+BINDING := llama-cpp-python==0.3.36
+
+.PHONY: serve test lint bench clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# pip says nothing for minutes while it compiles: show the compiler's own counter, keep the log.
+$(VENV)/libllama: Makefile | $(BIN)/python
+	@echo "installing $(BINDING) (built from source once: about 4 minutes on 2 cores)"
+	@set -o pipefail; CMAKE_ARGS="$(TRIM) $(CMAKE_ARGS)" $(BIN)/python -m pip install --disable-pip-version-check \
+	  --verbose $(BINDING) 2>&1 | tee $(VENV)/libllama.log | grep --line-buffered -oE '^ *\[[0-9]+/[0-9]+\]|^Successfully.*' \
+	  | awk '{ if ($$1 ~ /^\[/) { printf "\rcompiling %s", $$1 } else { printf "\n%s\n", $$0 } fflush() } END { print "" }' \
+	  || { tail -n 40 $(VENV)/libllama.log; exit 1; }
+	@$(BIN)/python -c "import llama_cpp" && touch $@
+
+$(VENV)/installed: pyproject.toml $(VENV)/libllama
+	@echo "installing foretoken and its tools"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
+	@touch $@
+
+test: $(VENV)/installed  ## all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV)

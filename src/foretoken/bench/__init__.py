@@ -1,0 +1,1 @@
+"""Is it faster? Measurements, recorded and never asserted."""

@@ -1,0 +1,70 @@
+"""From command-line options to the engine's settings."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig, available_cores
+from foretoken.errors import ConfigError
+
+
+def show_library_log(verbose: bool) -> None:
+    """libllama warns about much that is none of a user's business; show it on request."""
+    logging.getLogger("foretoken").setLevel(logging.DEBUG if verbose else logging.WARNING)
+    logging.getLogger("foretoken.libllama").setLevel(logging.DEBUG if verbose else logging.ERROR)
+
+
+def model_path(argument: str | None, option: str | None) -> Path:
+    """The model named on the command line, once."""
+    if argument and option:
+        raise typer.BadParameter(f"the model is named twice: {argument} and -m {option}")
+    name = argument or option
+    if name is None:
+        raise typer.BadParameter("name a GGUF file: `foretoken run -m FILE`")
+    return Path(name).expanduser()
+
+
+def drafter_names(spec_type: str) -> tuple[str, ...]:
+    """The drafters of a comma-separated list; `none` is none."""
+    names = tuple(name.strip() for name in spec_type.split(",") if name.strip())
+    if "none" in names:
+        if len(names) > 1:
+            raise ConfigError("--spec-type none cannot be combined with other drafters")
+        return ()
+    return names
+
+
+def engine_config(
+    model: Path,
+    *,
+    n_gpu_layers: int,
+    threads: int | None,
+    spec_type: str,
+    draft_max: int,
+    draft_min: int,
+    draft_p_min: float,
+    draft_model: str | None,
+    draft_gpu_layers: int,
+    drafter_options: dict[str, dict[str, Any]] | None = None,
+    **settings: Any,
+) -> EngineConfig:
+    """Everything the engine needs to know, checked for contradictions."""
+    names = drafter_names(spec_type)
+    if draft_min > draft_max:
+        raise ConfigError(f"--draft-min {draft_min} is more than --draft-max {draft_max}")
+    if draft_model and names and "auto" not in names and "draft-model" not in names:
+        raise ConfigError("-md names a draft model, but --spec-type does not list draft-model")
+    if "draft-model" in names and not draft_model:
+        raise ConfigError("--spec-type draft-model needs the model: add -md FILE")
+    draft = ModelConfig(Path(draft_model).expanduser(), n_gpu_layers=draft_gpu_layers) if draft_model else None
+    speculation = SpeculationConfig(names, draft_max, draft_min, draft_p_min, drafter_options or {}, draft)
+    return EngineConfig(
+        ModelConfig(model, n_gpu_layers=n_gpu_layers),
+        n_threads=threads or available_cores(),
+        speculation=speculation,
+        **settings,
+    )

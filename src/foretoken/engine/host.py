@@ -1,0 +1,58 @@
+"""What drafters may borrow from the engine, opened only when one asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from foretoken.config import EngineConfig
+from foretoken.engine.assembly import Assembly, assemble
+from foretoken.errors import ConfigError
+from foretoken.llama.context import Context
+from foretoken.memory import Memory
+
+
+class EngineHost:
+    """Implements `Host` for an assembled engine."""
+
+    def __init__(self, config: EngineConfig, target: Assembly) -> None:
+        self._config = config
+        self._target = target
+        self._draft: Assembly | None = None
+
+    @property
+    def n_slots(self) -> int:
+        return self._config.n_parallel
+
+    def draft_model(self) -> tuple[Context, Memory]:
+        """The draft model, with a slot and a context as long as the target's for each of the target's."""
+        if self._draft is None:
+            self._draft = self._open_draft_model()
+        return self._draft.context, self._draft.memory
+
+    def _open_draft_model(self) -> Assembly:
+        if self._config.speculation.draft_model is None:
+            raise ConfigError("no draft model was named; add -md FILE")
+        # Drafts need no exactness: a wrong one is only a wrong guess.
+        settings = replace(
+            self._config,
+            model=self._config.speculation.draft_model,
+            n_ctx=self._target.context.n_ctx,
+            exact=False,
+            memory="auto",
+            kv_type_k=None,
+            kv_type_v=None,
+            unified=None,
+        )
+        draft = assemble(settings)
+        if not draft.model.vocabulary.same_as(self._target.model.vocabulary):
+            draft.close()
+            raise ConfigError(
+                f"{draft.model.path.name} has another vocabulary than {self._target.model.path.name}; "
+                "a draft model must be of the same family"
+            )
+        return draft
+
+    def close(self) -> None:
+        if self._draft is not None:
+            self._draft.close()
+            self._draft = None

@@ -1,0 +1,126 @@
+"""`draft-model`: a second, smaller model guesses, and takes its own wrong guesses back by the same laws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretoken.backend import Span
+from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
+from foretoken.speculation.host import Host
+from foretoken.types import SeqId, Token
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A guess in the making for one slot."""
+
+    ask: DraftAsk
+    tokens: list[Token] = field(default_factory=list)
+    confidence: list[float] = field(default_factory=list)
+
+
+class DraftModelDrafter:
+    """Drafts with a small model of the same vocabulary (-md); any kind of model, hybrid too."""
+
+    name = "draft-model"
+
+    def __init__(self, host: Host, *, n_max: int = 8, p_min: float = 0.6) -> None:
+        if n_max < 1 or not 0 <= p_min <= 1:
+            raise ValueError("n_max must be at least 1 and p_min between 0 and 1")
+        self.n_max = n_max
+        self.p_min = p_min
+        self._backend, self._memory = host.draft_model()
+        self._held: dict[SeqId, list[Token]] = {}
+        """What the draft model's memory holds, slot by slot."""
+
+    def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
+        """Nothing to do: the next ask says what is shared with what is held."""
+
+    def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
+        rows = self._catch_up(asks)
+        drafts = {ask.seq: _Draft(ask) for ask in asks}
+        going = [drafts[ask.seq] for ask in asks if len(ask.tokens) < self._backend.n_ctx]
+        for n in range(1, self.n_max + 1):
+            going = [draft for draft in going if self._extend(draft, rows[draft.ask.seq], n)]
+            # The last token of a draft is not decoded: nobody asks what comes after it.
+            if not going or n == self.n_max:
+                break
+            rows = self._decode_drafted(going)
+        return [
+            Draft(tuple(made.tokens), tuple(made.confidence), self.name) if made.tokens else NO_DRAFT
+            for made in drafts.values()
+        ]
+
+    def accept(self, seq: SeqId, verdict: Verdict) -> None:
+        """Nothing to do: the next ask shows which guesses stayed."""
+
+    def end(self, seq: SeqId) -> None:
+        """What is held stays: the slot's next request may share its beginning."""
+
+    def _extend(self, draft: _Draft, logits: NDArray[np.float32], n: int) -> bool:
+        """Add the likeliest token if it is likely enough; says whether the draft can go on."""
+        token = int(logits.argmax())
+        p = float(1.0 / np.exp(logits - logits[token]).sum())
+        p_min = self.p_min if draft.ask.p_min is None else draft.ask.p_min
+        if p < p_min:
+            return False
+        draft.tokens.append(token)
+        draft.confidence.append(p)
+        return n < draft.ask.n_max and len(draft.ask.tokens) + n < self._backend.n_ctx
+
+    def _catch_up(self, asks: Sequence[DraftAsk]) -> dict[SeqId, NDArray[np.float32]]:
+        """Bring the draft model to the end of every sequence; returns the logits there."""
+        for ask in asks:
+            self._forget_what_differs(ask)
+        rows: dict[SeqId, NDArray[np.float32]] = {}
+        while behind := [ask for ask in asks if ask.seq not in rows and self._n_behind(ask)]:
+            spans, row = [], 0
+            for ask in behind:
+                held = self._held[ask.seq]
+                n = min(self._n_behind(ask), self._backend.n_batch - row)
+                if n > 0:
+                    new = ask.tokens[len(held) : len(held) + n]
+                    spans.append(Span(ask.seq, len(held), new, int(n == self._n_behind(ask)), row))
+                    row += n
+            rows |= self._decode(spans)
+        for ask in asks:
+            self._memory.protect(ask.seq, len(self._held[ask.seq]), self.n_max)
+        return rows
+
+    def _n_behind(self, ask: DraftAsk) -> int:
+        return min(len(ask.tokens), self._backend.n_ctx) - len(self._held[ask.seq])
+
+    def _forget_what_differs(self, ask: DraftAsk) -> None:
+        """Rewind to what is held and still true, leaving at least the last token to decode."""
+        held = self._held.setdefault(ask.seq, [])
+        limit = min(len(held), len(ask.tokens) - 1)
+        shared = limit
+        if held[:limit] != list(ask.tokens[:limit]):
+            shared = next(i for i in range(limit) if held[i] != ask.tokens[i])
+        del held[self._memory.rewind(ask.seq, shared) :]
+
+    def _decode_drafted(self, going: Sequence[_Draft]) -> dict[SeqId, NDArray[np.float32]]:
+        """Decode the latest guess of every draft that goes on, all in one batch."""
+        return self._decode(
+            [
+                Span(draft.ask.seq, len(self._held[draft.ask.seq]), draft.tokens[-1:], 1, row)
+                for row, draft in enumerate(going)
+            ]
+        )
+
+    def _decode(self, spans: Sequence[Span]) -> dict[SeqId, NDArray[np.float32]]:
+        try:
+            self._backend.decode(spans)
+        except Exception:
+            # What memory holds after a failure is unknown: start over next time.
+            for span in spans:
+                self._memory.release(span.seq)
+                self._held[span.seq].clear()
+            raise
+        for span in spans:
+            self._held[span.seq] += span.tokens
+        return {span.seq: self._backend.logits(span.outputs[0]) for span in spans if span.n_outputs}
