@@ -147,11 +147,7 @@ def test_a_bug_in_the_loop_does_not_hang_anyone(
     tiny_path: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Engine.load(tiny_path("llama"), n_ctx=256, n_threads=1) as engine:
-
-        def broken(loop: object) -> None:
-            monkeypatch.setattr(engine._loop.scheduler, "fill", lambda *args: 1 / 0)
-
-        engine.call(broken)
+        engine.call(lambda loop: monkeypatch.setattr(loop, "_settle", lambda part: 1 / 0))
         events = list(engine.generate(Request("x", GREEDY)))
         assert "ZeroDivisionError" in events[-1].error
         with pytest.raises(EngineStopped, match="died"):

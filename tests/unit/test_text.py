@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ def stream(data: bytes, cuts: list[int], stops: tuple[str, ...]) -> tuple[list[s
     text = TextStream(stops)
     edges = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
     shown = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         shown.append(text.push(data[start:end]))
         if text.stopped_by is not None:
             break

@@ -62,6 +62,19 @@ def assemble(config: EngineConfig) -> Assembly:
         raise
 
 
+def try_memories(config: EngineConfig, model: Model) -> list[Trial]:
+    """What every kind of memory would cost on a loaded model, for one slot; refused ones say why."""
+    exact = config.exact if config.exact is not None else not _on_gpu(config)
+    base = _fitting(model, _context_config(config, model, exact), exact and config.kv_type_k is None)
+    trials = []
+    for kind in KINDS.values():
+        if reason := kind.refusal(model.recurrent, 1):
+            trials.append(Trial(kind.name, works=False, reason=reason))
+        else:
+            trials += probe(lambda needs: _small(model, base, needs), [kind], 1, config.n_rollback)
+    return trials
+
+
 def _check(config: EngineConfig) -> None:
     for name in ("n_parallel", "n_batch", "n_ubatch", "n_threads", "prefill_chunk", "max_queue"):
         if getattr(config, name) < 1:

@@ -10,12 +10,13 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from foretoken.backend import Place, Snapshot, Span
+from foretoken.backend import Place, Sampler, Snapshot, Span
 from foretoken.config import ContextConfig
 from foretoken.errors import ConfigError, ContextError, DecodeError
 from foretoken.llama import library, state
 from foretoken.llama.batch import Batch
 from foretoken.llama.model import Model
+from foretoken.llama.greedy import GreedySampler
 from foretoken.llama.sampler import LlamaSampler
 from foretoken.types import SamplingParams, SeqId, Token
 
@@ -62,42 +63,21 @@ class Context:
             )
         self._pointer: object | None = pointer
         self._memory = llama_cpp.llama_get_memory(pointer)
-        self._batch = Batch(self.n_batch, config.n_sequences + config.n_shadows)
         self.n_vocab = model.vocabulary.n_tokens
+        self.n_ctx = config.n_ctx
+        self.n_batch = int(llama_cpp.llama_n_batch(pointer))
+        self.n_outputs = min(_n_outputs(config), self.n_batch)
+        self.n_sequences = config.n_sequences
+        self.n_rollback = int(llama_cpp.llama_n_rs_seq(pointer))
+        self.unified = config.unified
+        self.recurrent = model.recurrent
+        self._batch = Batch(self.n_batch, config.n_sequences + config.n_shadows)
 
     @property
     def pointer(self) -> object:
         if self._pointer is None:
             raise ValueError("the context is closed")
         return self._pointer
-
-    @property
-    def n_ctx(self) -> int:
-        return self.config.n_ctx
-
-    @property
-    def n_batch(self) -> int:
-        return int(llama_cpp.llama_n_batch(self.pointer))
-
-    @property
-    def n_outputs(self) -> int:
-        return min(_n_outputs(self.config), self.n_batch)
-
-    @property
-    def n_sequences(self) -> int:
-        return self.config.n_sequences
-
-    @property
-    def n_rollback(self) -> int:
-        return int(llama_cpp.llama_n_rs_seq(self.pointer))
-
-    @property
-    def unified(self) -> bool:
-        return self.config.unified
-
-    @property
-    def recurrent(self) -> bool:
-        return self.model.recurrent
 
     @property
     def can_shift(self) -> bool:
@@ -122,7 +102,9 @@ class Context:
         """A view of one row's logits, valid until the next decode."""
         return np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.pointer, row), (self.n_vocab,))
 
-    def sampler(self, params: SamplingParams, history: Sequence[Token]) -> LlamaSampler:
+    def sampler(self, params: SamplingParams, history: Sequence[Token]) -> Sampler:
+        if GreedySampler.serves(params):
+            return GreedySampler(self.logits, params)
         return LlamaSampler(self.pointer, self.model.vocabulary, self.n_ctx, params, history)
 
     def length(self, seq: SeqId) -> int:

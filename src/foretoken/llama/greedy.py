@@ -1,0 +1,41 @@
+"""The best token, straight from the row: what a chain of bias and greedy samplers would choose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretoken.types import SamplingParams, Token
+
+
+class GreedySampler:
+    """Takes the first largest logit; a chain in C would copy the whole vocabulary for it."""
+
+    def __init__(self, logits: Callable[[int], NDArray[np.float32]], params: SamplingParams) -> None:
+        bias = {**params.logit_bias, **dict.fromkeys(params.banned, -math.inf)}
+        self._logits = logits
+        self._biased = np.array(list(bias), np.intp)
+        self._bias = np.array(list(bias.values()), np.float32)
+
+    @staticmethod
+    def serves(params: SamplingParams) -> bool:
+        """Whether nothing but biases comes before the choice."""
+        penalised = params.repeat_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
+        return params.greedy and not params.dry_multiplier and not (penalised and params.repeat_last_n)
+
+    def sample(self, row: int) -> Token:
+        logits = self._logits(row)
+        if not len(self._biased):
+            return int(logits.argmax())
+        # In place and back again: the row belongs to the library, and logprobs are read from it.
+        original = logits[self._biased]
+        logits[self._biased] = original + self._bias
+        best = int(logits.argmax())
+        logits[self._biased] = original
+        return best
+
+    def close(self) -> None:
+        pass
