@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +12,9 @@ import pytest
 from foretoken.config import ModelConfig
 from foretoken.llama.model import Model
 from tests import tiny
+
+# Calibrations of tiny models are none of the user's business.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="foretoken-tests-")
 
 TinyModel = Callable[..., Model]
 

@@ -59,7 +59,9 @@ class SpeculationConfig:
 
     drafters: tuple[str, ...] = ("auto",)
     """Names as `foretoken drafters` lists them; "auto" is all that help this model, () is off."""
-    n_max: int = 16
+    plan: Literal["adaptive", "fixed"] = "adaptive"
+    """Adaptive verifies what is expected to pay; fixed verifies whatever is offered, within the bounds."""
+    n_max: int = 64
     n_min: int = 0
     p_min: float = 0.0
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

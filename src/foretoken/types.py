@@ -147,6 +147,8 @@ class Usage:
     queue_ms: float = 0.0
     prompt_ms: float = 0.0
     generation_ms: float = 0.0
+    saved_ms: float | None = None
+    """What speculation saved against plain steps of the same run; negative is lost, None is not known."""
     drafters: Mapping[str, DrafterUsage] = field(default_factory=dict)
 
 

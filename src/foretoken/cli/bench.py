@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
+from foretoken import machine
 from foretoken.bench import drafters as bench_drafters
 from foretoken.bench import engine as bench_engine
-from foretoken.bench import machine, shapes
+from foretoken.bench import shapes
 from foretoken.cli import options
 from foretoken.cli.settings import model_path, show_library_log
 

@@ -105,6 +105,11 @@ SpecType = Annotated[
     Option("--spec-type", help="Drafters, comma-separated, as `foretoken drafters` lists them; auto or none.",
            rich_help_panel=SPECULATION),
 ]  # fmt: skip
+Plan = Annotated[
+    str,
+    Option("--plan", help="adaptive verifies what is expected to pay, fixed whatever is offered.",
+           rich_help_panel=SPECULATION),
+]  # fmt: skip
 DraftMax = Annotated[
     int,
     Option("--draft-max", "--draft", "--draft-n", "--spec-draft-n-max", min=0, help="Tokens drafted at most.",

@@ -49,7 +49,8 @@ def run(
     exact: options.Exact = None,
     check_integrity: options.CheckIntegrity = False,
     spec_type: options.SpecType = "auto",
-    draft_max: options.DraftMax = 16,
+    plan: options.Plan = "adaptive",
+    draft_max: options.DraftMax = 64,
     draft_min: options.DraftMin = 0,
     draft_p_min: options.DraftPMin = 0.0,
     draft_model: options.DraftModel = None,
@@ -64,7 +65,7 @@ def run(
         model_path(model, model_option),
         n_gpu_layers=n_gpu_layers, threads=threads, n_parallel=n_parallel, n_ctx=n_ctx, n_batch=n_batch,
         n_ubatch=n_ubatch, flash_attention=flash_attention, kv_type_k=kv_type_k, kv_type_v=kv_type_v,
-        unified=unified, memory=memory, exact=exact, check_integrity=check_integrity, spec_type=spec_type,
+        unified=unified, memory=memory, exact=exact, check_integrity=check_integrity, spec_type=spec_type, plan=plan,
         draft_max=draft_max, draft_min=draft_min, draft_p_min=draft_p_min, draft_model=draft_model,
         draft_gpu_layers=draft_gpu_layers,
     )  # fmt: skip

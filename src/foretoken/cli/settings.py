@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
@@ -38,12 +38,20 @@ def drafter_names(spec_type: str) -> tuple[str, ...]:
     return names
 
 
+def _plan(name: str) -> Literal["adaptive", "fixed"]:
+    match name:
+        case "adaptive" | "fixed":
+            return name
+    raise ConfigError(f"--plan is adaptive or fixed, not {name!r}")
+
+
 def engine_config(
     model: Path,
     *,
     n_gpu_layers: int,
     threads: int | None,
     spec_type: str,
+    plan: str = "adaptive",
     draft_max: int,
     draft_min: int,
     draft_p_min: float,
@@ -61,7 +69,15 @@ def engine_config(
     if "draft-model" in names and not draft_model:
         raise ConfigError("--spec-type draft-model needs the model: add -md FILE")
     draft = ModelConfig(Path(draft_model).expanduser(), n_gpu_layers=draft_gpu_layers) if draft_model else None
-    speculation = SpeculationConfig(names, draft_max, draft_min, draft_p_min, drafter_options or {}, draft)
+    speculation = SpeculationConfig(
+        names,
+        plan=_plan(plan),
+        n_max=draft_max,
+        n_min=draft_min,
+        p_min=draft_p_min,
+        options=drafter_options or {},
+        draft_model=draft,
+    )
     return EngineConfig(
         ModelConfig(model, n_gpu_layers=n_gpu_layers),
         n_threads=threads or available_cores(),

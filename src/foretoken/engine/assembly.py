@@ -15,6 +15,7 @@ from foretoken.llama.context import Context
 from foretoken.llama.model import Model
 from foretoken.memory import KINDS, Memory, Needs
 from foretoken.memory.probe import N_CTX, Trial, candidates, choose, probe, refuse_wrong_choice
+from foretoken.speculation.adaptive import MemoryCost
 
 log = logging.getLogger("foretoken.engine")
 
@@ -45,6 +46,12 @@ class Assembly:
             f"kv {config.kv_type_k}/{config.kv_type_v}, memory {self.memory.name}, "
             f"{config.n_threads} threads; {promise}"
         )
+
+    @property
+    def memory_cost(self) -> MemoryCost:
+        """What taking tokens back was found to cost."""
+        trial = next(trial for trial in self.trials if trial.memory == self.memory.name)
+        return MemoryCost(trial.protect_ms, trial.rewind_ms, replays=self.memory.replays)
 
     def close(self) -> None:
         self.context.close()

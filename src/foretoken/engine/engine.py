@@ -15,13 +15,16 @@ from typing import Any, TypeVar
 
 from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.assembly import Assembly, assemble
+from foretoken.engine.calibration import calibrated
 from foretoken.engine.host import EngineHost
 from foretoken.engine.loop import Loop
 from foretoken.engine.session import Emit
 from foretoken.engine.validation import prompt_tokens
 from foretoken.errors import EngineStopped
 from foretoken.llama.vocabulary import Vocabulary
-from foretoken.speculation.planner import FixedPlanner
+from foretoken.speculation.adaptive import AdaptivePlanner
+from foretoken.speculation.cost import StepCost
+from foretoken.speculation.planner import FixedPlanner, Planner
 from foretoken.speculation.registry import build
 from foretoken.speculation.speculator import Speculator
 from foretoken.types import Chunk, Event, Finish, Request, Token
@@ -195,8 +198,12 @@ class Engine:
 def _speculator(config: EngineConfig, assembly: Assembly, host: EngineHost) -> Speculator:
     settings = config.speculation
     vocabulary = assembly.model.vocabulary
-    planner = FixedPlanner(settings.n_min, settings.n_max, settings.p_min)
-    return Speculator(build(settings, host), planner, vocabulary.n_tokens, vocabulary.end_tokens)
+    drafters = build(settings, host)
+    bounds = (settings.n_min, settings.n_max, settings.p_min)
+    planner: Planner = FixedPlanner(*bounds)
+    if drafters and settings.plan == "adaptive":
+        planner = AdaptivePlanner(StepCost(calibrated(assembly)), assembly.memory_cost, *bounds)
+    return Speculator(drafters, planner, vocabulary.n_tokens, vocabulary.end_tokens)
 
 
 def _hand_over(home: asyncio.AbstractEventLoop, events: asyncio.Queue[Event], event: Event) -> None:

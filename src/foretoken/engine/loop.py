@@ -60,6 +60,7 @@ class Loop:
 
     def step(self) -> bool:
         """Advance every slot by one batch; False when there is nothing to do."""
+        started = time.perf_counter()
         self._end_early()
         for slot in self.scheduler.admit():
             self._begin(slot)
@@ -68,9 +69,12 @@ class Loop:
         if not work:
             return False
         try:
+            reading = any(part.session.prefilling for part in work)
             self.backend.decode([part.span for part in work])
             for part in work:
                 self._settle(part)
+            n_rows = sum(len(part.span.tokens) for part in work)
+            self.speculator.stepped(n_rows, (time.perf_counter() - started) * 1e3, reading)
         except DecodeError as error:
             self._fail(work, error)
         if self.config.check_integrity:
@@ -119,7 +123,7 @@ class Loop:
         n_max = min(n for n in (room, left, wishes.n_max, self.memory.max_ahead) if n is not None)
         if session.prefilling or sequence.n_pending > self.config.max_replay:
             n_max = 0
-        return DraftAsk(slot.id, sequence.tokens, n_max, wishes.n_min, wishes.p_min)
+        return DraftAsk(slot.id, sequence.tokens, n_max, sequence.n_pending, wishes.n_min, wishes.p_min)
 
     def _settle(self, part: Work) -> None:
         """Judge one slot's rows, emit what was decided, and take back what was drafted in vain."""
@@ -214,6 +218,7 @@ class Loop:
     def _finish(self, slot: Slot, reason: FinishReason, error: str | None = None) -> None:
         session, slot.session, slot.leader = slot.session, None, None
         assert session is not None
+        session.saved_ms = self.speculator.planner.saved_ms(slot.id)
         session.drafters = self.speculator.end(slot.id)
         session.finish(reason, error)
 

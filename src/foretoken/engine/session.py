@@ -32,6 +32,7 @@ class Session:
     n_replayed: int = 0
     n_rewinds: int = 0
     rewind_ms: float = 0.0
+    saved_ms: float | None = None
     drafters: Mapping[str, DrafterUsage] = field(default_factory=dict)
     submitted: float = field(default_factory=time.perf_counter)
     admitted: float | None = None
@@ -82,6 +83,7 @@ class Session:
             replayed=self.n_replayed,
             rewinds=self.n_rewinds,
             rewind_ms=self.rewind_ms,
+            saved_ms=self.saved_ms,
             drafters=self.drafters,
             queue_ms=(admitted - self.submitted) * 1e3,
             prompt_ms=(answering - admitted) * 1e3,

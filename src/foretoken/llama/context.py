@@ -15,8 +15,8 @@ from foretoken.config import ContextConfig
 from foretoken.errors import ConfigError, ContextError, DecodeError
 from foretoken.llama import library, state
 from foretoken.llama.batch import Batch
-from foretoken.llama.model import Model
 from foretoken.llama.greedy import GreedySampler
+from foretoken.llama.model import Model
 from foretoken.llama.sampler import LlamaSampler
 from foretoken.types import SamplingParams, SeqId, Token
 

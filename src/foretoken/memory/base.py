@@ -29,6 +29,8 @@ class Memory(ABC):
     """A way to take tokens back from the sequences of one backend."""
 
     name: ClassVar[str]
+    replays: ClassVar[bool] = False
+    """Whether a rewind may reach less than was asked for, so that tokens are decoded again."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -88,6 +90,8 @@ class Memory(ABC):
 
 class SnapshotMemory(Memory):
     """Memories that keep one state per sequence and come back to that alone."""
+
+    replays = True
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)

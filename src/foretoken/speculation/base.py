@@ -20,6 +20,8 @@ class DraftAsk:
     seq: SeqId
     tokens: Sequence[Token]
     n_max: int
+    n_pending: int = 1
+    """Tokens that will be decoded before the draft in any case."""
     n_min: int | None = None
     """Drafts shorter than this will not be verified; None leaves it to the engine."""
     p_min: float | None = None

@@ -1,8 +1,8 @@
-"""Which offer to verify, and how much of it."""
+"""Which offers to verify, and how much of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -12,11 +12,37 @@ from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.types import SeqId
 
 
-class Planner(Protocol):
-    """Chooses among the offers for one slot; the empty draft is always allowed."""
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What is on the table for one slot."""
 
-    def choose(self, ask: DraftAsk, offers: Sequence[Draft]) -> Draft: ...
-    def observe(self, seq: SeqId, verdict: Verdict) -> None: ...
+    ask: DraftAsk
+    offers: Sequence[Draft]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step was and took, once it is over."""
+
+    n_rows: int
+    ms: float
+    reading: bool
+    """Whether prompts were read in it: then its time says little about drafts."""
+    verdicts: Mapping[SeqId, Verdict]
+    offers: Mapping[SeqId, Sequence[Draft]]
+    """All that was offered for the step, verified or not."""
+
+
+class Planner(Protocol):
+    """Chooses for all slots together; the empty draft is always allowed."""
+
+    def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]: ...
+    def observe(self, step: Step) -> None: ...
+    def saved_ms(self, seq: SeqId) -> float | None:
+        """Milliseconds that speculation saved a session so far, where the planner keeps a ledger."""
+        ...
+
+    def end(self, seq: SeqId) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +53,30 @@ class FixedPlanner:
     n_max: int = 16
     p_min: float = 0.0
 
-    def choose(self, ask: DraftAsk, offers: Sequence[Draft]) -> Draft:
-        cuts = [self._cut(offer, ask) for offer in offers]
-        n_min = max(1, self.n_min if ask.n_min is None else ask.n_min)
+    def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
+        return {proposal.ask.seq: self._choose(proposal) for proposal in proposals}
+
+    def observe(self, step: Step) -> None:
+        pass
+
+    def saved_ms(self, seq: SeqId) -> float | None:
+        return None
+
+    def end(self, seq: SeqId) -> None:
+        pass
+
+    def _choose(self, proposal: Proposal) -> Draft:
+        cuts = [bounded(offer, proposal.ask, self.n_max, self.p_min) for offer in proposal.offers]
+        n_min = max(1, self.n_min if proposal.ask.n_min is None else proposal.ask.n_min)
         long_enough = [draft for draft in cuts if len(draft) >= n_min]
         return max(long_enough, key=expected_tokens, default=NO_DRAFT)
 
-    def observe(self, seq: SeqId, verdict: Verdict) -> None:
-        pass
 
-    def _cut(self, offer: Draft, ask: DraftAsk) -> Draft:
-        p_min = self.p_min if ask.p_min is None else ask.p_min
-        likely = next((i for i, p in enumerate(offer.confidence) if p < p_min), len(offer))
-        return offer.cut(min(likely, self.n_max, ask.n_max))
+def bounded(offer: Draft, ask: DraftAsk, n_max: int, p_min: float) -> Draft:
+    """An offer within what the request and the settings allow."""
+    p_min = p_min if ask.p_min is None else ask.p_min
+    likely = next((i for i, p in enumerate(offer.confidence) if p < p_min), len(offer))
+    return offer.cut(min(likely, n_max, ask.n_max))
 
 
 def expected_tokens(draft: Draft) -> float:

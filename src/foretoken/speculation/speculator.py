@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from foretoken.speculation.base import Draft, DraftAsk, Drafter, Verdict
 from foretoken.speculation.guard import Guard
-from foretoken.speculation.planner import FixedPlanner, Planner
+from foretoken.speculation.planner import FixedPlanner, Planner, Proposal, Step
 from foretoken.speculation.statistics import Claims, DrafterStatistics
 from foretoken.types import DrafterUsage, SeqId, Token
 
@@ -24,6 +24,9 @@ class Speculator:
         self.guards = [Guard(drafter, n_vocab, end_tokens) for drafter in drafters]
         self.planner: Planner = planner or FixedPlanner()
         self._sessions: dict[SeqId, _SessionRecord] = {}
+        self._verdicts: dict[SeqId, Verdict] = {}
+        self._offers: dict[SeqId, list[Draft]] = {}
+        self._ended: list[SeqId] = []
 
     @property
     def statistics(self) -> Mapping[str, DrafterStatistics]:
@@ -53,12 +56,13 @@ class Speculator:
                 self._sessions[ask.seq].drafted(guard, draft, spent)
                 if draft:
                     offers[ask.seq].append(draft)
-        chosen = {ask.seq: self.planner.choose(ask, offers[ask.seq]) for ask in asks if offers[ask.seq]}
+        self._offers = offers
+        chosen = self.planner.plan([Proposal(ask, offers[ask.seq]) for ask in asks])
         return {seq: draft for seq, draft in chosen.items() if draft}
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         """Tell whoever drafted what came of it; called after every step, with an empty draft too."""
-        self.planner.observe(seq, verdict)
+        self._verdicts[seq] = verdict
         record = self._sessions[seq]
         for guard in record.guards:
             if guard.name == verdict.draft.source:
@@ -67,9 +71,19 @@ class Speculator:
                 record.statistics[guard.name].accept.add(guard.total.accept.ms - before)
         record.judged(verdict)
 
+    def stepped(self, n_rows: int, ms: float, reading: bool) -> None:
+        """A step is over: what it took, for the planner to learn from."""
+        self.planner.observe(Step(n_rows, ms, reading, self._verdicts, self._offers))
+        self._verdicts, self._offers = {}, {}
+        for seq in self._ended:
+            self.planner.end(seq)
+        self._ended.clear()
+
     def end(self, seq: SeqId) -> Mapping[str, DrafterUsage]:
         """The request is over; returns what each drafter did for it."""
         record = self._sessions.pop(seq)
+        # The planner has yet to learn from the session's last step.
+        self._ended.append(seq)
         for guard in record.guards:
             guard.end(seq)
         return {name: statistics.usage() for name, statistics in record.statistics.items()}

@@ -1,0 +1,91 @@
+"""How likely a drafter's tokens really are: its confidences, corrected by what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import log2
+
+from foretoken.speculation.base import Draft
+from foretoken.types import SeqId, Token
+
+_BUCKETS = 12
+_PRIOR = 4.0
+"""Weight, in judged tokens, of the drafter's own word before anything is known."""
+_MEMORY = 0.98
+"""What a bucket keeps of its past with every new token: the last fifty decide."""
+_SESSION_MEMORY = 0.75
+"""Texts change character within a few drafts."""
+_SESSION_PRIOR = 1.0
+_SURE = 0.995
+
+
+@dataclass(slots=True)
+class _Bucket:
+    right: float = 0.0
+    judged: float = 0.0
+
+    def learn(self, right: bool) -> None:
+        self.right = self.right * _MEMORY + right
+        self.judged = self.judged * _MEMORY + 1
+
+    def probability(self, stated: float) -> float:
+        return (self.right + _PRIOR * stated) / (self.judged + _PRIOR)
+
+
+@dataclass(slots=True)
+class _Trust:
+    """First tokens that were right against those expected to be, of one drafter in one session, lately."""
+
+    right: float = 0.0
+    expected: float = 0.0
+
+    @property
+    def factor(self) -> float:
+        return min(1.15, (self.right + _SESSION_PRIOR) / (self.expected + _SESSION_PRIOR))
+
+    def learn(self, right: bool, expected: float) -> None:
+        self.right = self.right * _SESSION_MEMORY + right
+        self.expected = self.expected * _SESSION_MEMORY + expected
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """Turns confidences into probabilities, by drafter, confidence and position, and by session."""
+
+    _buckets: dict[tuple[str, int, int], _Bucket] = field(default_factory=dict)
+    _trust: dict[tuple[SeqId, str], _Trust] = field(default_factory=dict)
+
+    def probabilities(self, seq: SeqId, draft: Draft) -> list[float]:
+        """For each token, the probability that it is right given all before it."""
+        found = [
+            self._bucket(draft.source, stated, position).probability(stated)
+            for position, stated in enumerate(draft.confidence)
+        ]
+        if found:
+            # Doubt sits where a draft begins: whether this is the place at all.
+            found[0] *= self._trusted(seq, draft.source).factor
+        return [min(_SURE, p) for p in found]
+
+    def learn(self, seq: SeqId, offer: Draft, emitted: Sequence[Token]) -> None:
+        """Compare an offer with what was said instead, verified or not: to look costs nothing."""
+        for position, (guess, token) in enumerate(zip(offer.tokens, emitted, strict=False)):
+            stated = offer.confidence[position]
+            bucket = self._bucket(offer.source, stated, position)
+            if position == 0:
+                self._trusted(seq, offer.source).learn(guess == token, bucket.probability(stated))
+            bucket.learn(guess == token)
+            if guess != token:
+                return
+
+    def forget(self, seq: SeqId) -> None:
+        """A session is over."""
+        self._trust = {key: trust for key, trust in self._trust.items() if key[0] != seq}
+
+    def _bucket(self, source: str, stated: float, position: int) -> _Bucket:
+        # Equal steps of doubt, not of confidence: 0.9 and 0.99 are worlds apart.
+        doubt = min(_BUCKETS - 1, int(-3.0 * log2(max(1e-3, 1.0 - stated))) if stated > 0.3 else 0)
+        return self._buckets.setdefault((source, doubt, min(position, 2)), _Bucket())
+
+    def _trusted(self, seq: SeqId, source: str) -> _Trust:
+        return self._trust.setdefault((seq, source), _Trust())

@@ -1,0 +1,61 @@
+"""What a step costs by its width: calibrated once, kept current by every step."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+_NEWS = 0.05
+"""How much of a width's own estimate one measured step replaces."""
+_DRIFT_NEWS = 0.1
+"""The machine's speed and the context's length move all widths together, and faster."""
+_SURPRISE = 3.0
+"""A step that took this many times longer than expected says something about the machine, not the width."""
+
+
+class StepCost:
+    """Estimates t(rows) in milliseconds; between known widths it interpolates, beyond them it extends."""
+
+    def __init__(self, table: Mapping[int, float]) -> None:
+        if not table or min(table) != 1:
+            raise ValueError("a cost table must begin with width 1")
+        self._table = dict(sorted(table.items()))
+        self._widths = list(self._table)
+        self._drift = 1.0
+        self._memo: dict[int, float] = {}
+
+    def __call__(self, n_rows: int) -> float:
+        """Expected milliseconds of a step with so many rows, now."""
+        return self._base(n_rows) * self._drift
+
+    @property
+    def drift(self) -> float:
+        """How much slower everything is than when it was calibrated."""
+        return self._drift
+
+    def observe(self, n_rows: int, ms: float) -> None:
+        """Learn from a step that took `ms`."""
+        ratio = ms / self._base(n_rows)
+        if ratio > _SURPRISE * self._drift:
+            return
+        self._drift += _DRIFT_NEWS * (ratio - self._drift)
+        if n_rows in self._table and n_rows != 1:
+            # Width 1 anchors the scale: what moves it moves everything, and that is the drift.
+            self._table[n_rows] *= 1 + _NEWS * (ratio / self._drift - 1)
+            self._memo.clear()
+
+    def _base(self, n_rows: int) -> float:
+        if n_rows not in self._memo:
+            self._memo[n_rows] = self._interpolate(max(1, n_rows))
+        return self._memo[n_rows]
+
+    def _interpolate(self, n_rows: int) -> float:
+        at = bisect_left(self._widths, n_rows)
+        if at < len(self._widths) and self._widths[at] == n_rows:
+            return self._table[n_rows]
+        if at == len(self._widths):
+            last = self._widths[-1]
+            return self._table[last] * n_rows / last
+        low, high = self._widths[at - 1], self._widths[at]
+        share = (n_rows - low) / (high - low)
+        return self._table[low] + share * (self._table[high] - self._table[low])

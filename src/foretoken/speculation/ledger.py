@@ -1,0 +1,58 @@
+"""What speculation saved and lost, in milliseconds, against plain steps of the same run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+MAX_LOSS = 0.01
+"""The share of a request's time that speculation may lose."""
+STAKE_STEPS = 2.0
+"""Plain steps that a request may risk before it has earned anything."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The account of one request: positive is time saved."""
+
+    balance_ms: float = 0.0
+    elapsed_ms: float = 0.0
+    by_drafter: dict[str, float] = field(default_factory=dict)
+
+    def enter(self, source: str, saved_ms: float, step_ms: float) -> None:
+        """Book one step; plain ones cost nothing but their time."""
+        self.elapsed_ms += step_ms
+        if source:
+            self.balance_ms += saved_ms
+            self.by_drafter[source] = self.by_drafter.get(source, 0.0) + saved_ms
+
+    def stake_ms(self, plain_ms: float) -> float:
+        """What may be risked now: half of what was earned, a share of the time spent, a little to begin with."""
+        earned = self.balance_ms / 2 if self.balance_ms > 0 else self.balance_ms
+        return earned + MAX_LOSS * self.elapsed_ms + STAKE_STEPS * plain_ms
+
+
+@dataclass(slots=True)
+class BackOff:
+    """How long a drafter that loses is left alone: twice as long each time, until it wins again."""
+
+    balance_ms: float = 0.0
+    rest: int = 0
+    _next_rest: int = 8
+
+    MAX_REST: ClassVar[int] = 256
+
+    def enter(self, saved_ms: float, plain_ms: float) -> None:
+        self.balance_ms = self.balance_ms * 0.9 + saved_ms
+        if self.balance_ms < -3 * plain_ms:
+            self.rest, self._next_rest = self._next_rest, min(self.MAX_REST, 2 * self._next_rest)
+            self.balance_ms = 0.0
+        elif saved_ms > 0:
+            self._next_rest = 8
+
+    def resting(self) -> bool:
+        """Whether this drafter sits the step out; counts the steps."""
+        if self.rest > 0:
+            self.rest -= 1
+            return True
+        return False

@@ -1,0 +1,239 @@
+"""The planner spends time only where that is expected to win."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretoken.speculation.acceptance import Acceptance
+from foretoken.speculation.adaptive import AdaptivePlanner, MemoryCost
+from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
+from foretoken.speculation.cost import StepCost
+from foretoken.speculation.ledger import BackOff, Ledger
+from foretoken.speculation.planner import FixedPlanner, Proposal, Step, expected_tokens
+
+CPU = {1: 10.0, 2: 17.0, 3: 24.1, 4: 20.9, 6: 30.3, 8: 44.9, 12: 69.6, 16: 69.3, 32: 109.0, 64: 228.0}
+"""The shape measured on a CPU: 4 rows are cheaper than 3, 16 cheaper than 12."""
+GPU = {1: 11.7, 2: 12.8, 4: 17.6, 8: 25.5, 9: 23.5, 16: 24.8, 32: 31.4, 64: 42.5}
+
+
+def planner(table: dict[int, float] = CPU, memory: MemoryCost | None = None, **bounds: int) -> AdaptivePlanner:
+    return AdaptivePlanner(StepCost(table), memory or MemoryCost(), **bounds)
+
+
+def offer(p: float, n: int = 32, source: str = "a") -> Draft:
+    return Draft(tuple(range(n)), (p,) * n, source)
+
+
+def ask(seq: int = 0, n_max: int = 64, n_pending: int = 1, n_min: int | None = None) -> DraftAsk:
+    return DraftAsk(seq, [1, 2, 3], n_max, n_pending, n_min)
+
+
+def length(plan: dict[int, Draft], seq: int = 0) -> int:
+    return len(plan.get(seq, NO_DRAFT))
+
+
+def earn(p: AdaptivePlanner, seq: int = 0) -> None:
+    """Give a slot enough credit that only expectations decide."""
+    p._ledger(seq).balance_ms = 1e6
+
+
+def test_a_likely_draft_is_verified_and_an_unlikely_one_is_not() -> None:
+    p = planner()
+    earn(p)
+    assert length(p.plan([Proposal(ask(), [offer(0.99)])])) >= 3
+    assert p.plan([Proposal(ask(), [offer(0.3)])]) == {}
+    assert p.plan([Proposal(ask(), [])]) == {}
+
+
+def test_sweet_spots_are_used() -> None:
+    p = planner()
+    earn(p)
+    rows = {1 + length(p.plan([Proposal(ask(), [offer(x)])])) for x in (0.8, 0.9, 0.95, 0.99)}
+    assert rows <= {4, 16, 32, 33}, "3 rows cost more than 4, and 12 more than 16"
+
+
+def test_a_gpu_verifies_more_than_a_cpu() -> None:
+    sizes = []
+    for table in (CPU, GPU):
+        p = planner(table)
+        earn(p)
+        sizes.append(length(p.plan([Proposal(ask(), [offer(0.8)])])))
+    assert sizes[0] < sizes[1]
+
+
+def test_replay_makes_doubtful_drafts_dearer() -> None:
+    free, dear = planner(GPU), planner(GPU, MemoryCost(0.1, 60.0, replays=True))
+    for p in (free, dear):
+        earn(p)
+    doubtful = [Proposal(ask(), [offer(0.55)])]
+    assert length(free.plan(doubtful)) > length(dear.plan(doubtful))
+
+
+def test_the_offer_that_wins_more_is_taken() -> None:
+    p = planner()
+    earn(p)
+    plan = p.plan([Proposal(ask(), [offer(0.7, source="poor"), offer(0.98, source="good")])])
+    assert plan[0].source == "good"
+
+
+def test_bounds_of_the_request_and_the_settings() -> None:
+    p = planner(n_max=5)
+    earn(p)
+    assert length(p.plan([Proposal(ask(), [offer(0.99)])])) <= 5
+    assert length(p.plan([Proposal(ask(n_max=2), [offer(0.99)])])) <= 2
+    assert p.plan([Proposal(ask(n_min=40), [offer(0.99)])]) == {}
+
+
+def test_rows_go_to_the_likelier_slot() -> None:
+    p = planner()
+    for seq in (0, 1):
+        earn(p, seq)
+    plan = p.plan([Proposal(ask(0), [offer(0.6)]), Proposal(ask(1), [offer(0.98, source="b")])])
+    assert length(plan, 1) > length(plan, 0)
+
+
+def test_it_learns_that_a_drafter_lies_without_verifying_it() -> None:
+    p = planner()
+    earn(p)
+    boast = offer(0.95)
+    assert p.plan([Proposal(ask(), [boast])])
+    for _ in range(8):
+        p.observe(Step(1, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {0: [boast]}))
+    assert p.plan([Proposal(ask(), [boast])]) == {}
+
+
+def test_it_comes_back_when_the_text_repeats_again() -> None:
+    p = planner()
+    boast = offer(0.95)
+    for right in [False] * 8 + [True] * 12:
+        emitted = (boast.tokens[0] if right else 999,)
+        p.observe(Step(1, 10.0, False, {0: Verdict(NO_DRAFT, emitted, 0)}, {0: [boast]}))
+    assert p.plan([Proposal(ask(), [boast])])
+
+
+@given(st.integers(0, 10_000))
+def test_always_wrong_drafts_cost_little(seed: int) -> None:
+    """Whatever a drafter claims, a request loses at most its stake and its share."""
+    rng = random.Random(seed)
+    p = planner(memory=MemoryCost(0.1, 0.1, replays=True))
+    cost = StepCost(CPU)
+    spent = 0.0
+    for _ in range(400):
+        boast = offer(rng.choice((0.6, 0.9, 0.99)), rng.randint(1, 40))
+        plan = p.plan([Proposal(ask(), [boast])])
+        n = length(plan)
+        ms = cost(1 + n)
+        spent += ms
+        p.observe(Step(1 + n, ms, False, {0: Verdict(plan.get(0, NO_DRAFT), (999,), 0)}, {0: [boast]}))
+    assert spent <= 400 * cost(1) * 1.01 + 4 * cost(4)
+
+
+@given(st.lists(st.tuples(st.floats(0.05, 1), st.integers(1, 40)), min_size=1, max_size=4), st.integers(1, 20))
+def test_never_more_than_offered_or_asked_for(offers: list[tuple[float, int]], n_max: int) -> None:
+    p = planner()
+    earn(p)
+    made = [offer(conf, n, str(i)) for i, (conf, n) in enumerate(offers)]
+    plan = p.plan([Proposal(ask(n_max=n_max), made)])
+    for draft in plan.values():
+        whole = made[int(draft.source)]
+        assert len(draft) <= min(n_max, len(whole))
+        assert draft.tokens == whole.tokens[: len(draft)]
+
+
+def test_the_same_observations_give_the_same_plans() -> None:
+    def plans() -> list[int]:
+        rng = random.Random(5)
+        p = planner()
+        out = []
+        for _ in range(200):
+            made = offer(rng.random(), 20)
+            plan = p.plan([Proposal(ask(), [made])])
+            n = length(plan)
+            right = rng.randint(0, n)
+            tokens = (*made.tokens[:right], 999)
+            verdict = Verdict(plan.get(0, NO_DRAFT), tokens, right)
+            p.observe(Step(1 + n, 10.0 + n, False, {0: verdict}, {0: [made]}))
+            out.append(n)
+        return out
+
+    assert plans() == plans()
+
+
+def test_the_ledger_books_gains_and_losses() -> None:
+    p = planner(memory=MemoryCost(replays=True))
+    good = offer(0.99, 3)
+    p.observe(Step(4, 20.9, False, {0: Verdict(good, (0, 1, 2, 7), 3)}, {0: [good]}))
+    won = p.saved_ms(0)
+    assert won == pytest.approx(3 * 10.0 - 10.9, abs=0.5)
+    p.observe(Step(4, 20.9, False, {0: Verdict(good, (9,), 0)}, {0: [good]}))
+    assert p.saved_ms(0) < won - 10
+    p.end(0)
+    assert p.saved_ms(0) == 0
+
+
+def test_steps_that_read_prompts_teach_nothing_about_cost() -> None:
+    p = planner()
+    p.observe(Step(500, 9999.0, True, {}, {}))
+    assert p.cost(1) == pytest.approx(10.0)
+
+
+def test_cost_follows_the_machine_and_ignores_hiccups() -> None:
+    cost = StepCost(CPU)
+    for _ in range(60):
+        cost.observe(1, 15.0)
+    assert cost(1) == pytest.approx(15.0, rel=0.05)
+    assert cost(4) == pytest.approx(20.9 * 1.5, rel=0.1), "what slows one width slows all"
+    cost.observe(1, 1000.0)
+    assert cost(1) == pytest.approx(15.0, rel=0.05)
+
+
+@given(st.integers(1, 300))
+def test_cost_is_defined_for_every_width(n: int) -> None:
+    assert StepCost(CPU)(n) > 0
+
+
+def test_a_cost_table_needs_width_one() -> None:
+    with pytest.raises(ValueError, match="width 1"):
+        StepCost({2: 1.0})
+
+
+def test_acceptance_corrects_what_drafters_claim() -> None:
+    acceptance = Acceptance()
+    shy = Draft((5,), (0.5,), "shy")
+    for _ in range(60):
+        acceptance.learn(0, shy, (5,))
+    assert acceptance.probabilities(0, shy)[0] > 0.85
+    assert acceptance.probabilities(1, Draft((5,), (0.5,), "unknown"))[0] == pytest.approx(0.5)
+
+
+def test_a_drafter_that_loses_rests_longer_each_time() -> None:
+    rest = BackOff()
+    lengths = []
+    for _ in range(3):
+        while not rest.rest:
+            rest.enter(-20.0, 10.0)
+        n = 0
+        while rest.resting():
+            n += 1
+        lengths.append(n)
+    assert lengths == [8, 16, 32]
+
+
+def test_stakes_grow_with_what_was_earned() -> None:
+    ledger = Ledger()
+    assert ledger.stake_ms(10) == 20
+    ledger.enter("a", 100, 50)
+    assert ledger.stake_ms(10) == pytest.approx(20 + 50 + 0.5)
+    ledger.enter("a", -200, 50)
+    assert ledger.stake_ms(10) < 0
+
+
+def test_the_fixed_planner_takes_the_most_promising_offer_within_its_bounds() -> None:
+    fixed = FixedPlanner(n_min=2, n_max=4, p_min=0.5)
+    plan = fixed.plan([Proposal(ask(), [offer(0.4), offer(0.9, 1), offer(0.8, 9, "best")])])
+    assert plan[0] == offer(0.8, 9, "best").cut(4)
+    assert expected_tokens(Draft((1, 2), (0.5, 0.5))) == pytest.approx(0.75)
