@@ -61,6 +61,8 @@ class SpeculationConfig:
     """Names as `foretoken drafters` lists them; "auto" is all that help this model, () is off."""
     plan: Literal["adaptive", "fixed"] = "adaptive"
     """Adaptive verifies what is expected to pay; fixed verifies whatever is offered, within the bounds."""
+    n_tries: int | None = None
+    """Drafts in a row that may lose before their drafter rests; None leaves it to the ledger."""
     n_max: int = 64
     n_min: int = 0
     p_min: float = 0.0
@@ -86,6 +88,8 @@ class EngineConfig:
     exact: bool | None = None
     """Bit-exact whatever shares the batch; None is yes on CPU, no on a GPU."""
     memory: MemoryChoice = "auto"
+    checkpoints: Literal["auto", "on", "off"] = "auto"
+    """Whether an automatic choice of memory must, or must not, be a state checkpoint."""
     n_rollback: int = 8
     prefill_chunk: int = 256
     """Prompt tokens decoded in one step while other slots are generating."""

@@ -136,6 +136,22 @@ DraftGpuLayers = Annotated[
            help="Layers of the draft model on the GPU.", rich_help_panel=SPECULATION),
 ]  # fmt: skip
 
+UseCheckpoints = Annotated[
+    str,
+    Option("--spec-use-checkpoints", help="Take tokens back by state checkpoints: auto, on or off.",
+           rich_help_panel=SPECULATION),
+]  # fmt: skip
+CtxCheckpoints = Annotated[
+    int | None,
+    Option("-ctxcp", "--ctx-checkpoints", min=0, help="Checkpoints per slot at most (one is ever kept); 0 is none.",
+           show_default=False, rich_help_panel=SPECULATION),
+]  # fmt: skip
+NumTries = Annotated[
+    int | None,
+    Option("--spec-ckpt-num-tries", min=1, help="Drafts in a row that may lose before their drafter rests a while.",
+           show_default=False, rich_help_panel=SPECULATION),
+]  # fmt: skip
+
 Json = Annotated[bool, Option("--json", help="One JSON object on standard output, for scripts.")]
 Verbose = Annotated[bool, Option("-v", "--verbose", help="Show what libllama logs.")]
 OutPath = Annotated[Path | None, Option("--out", help="Write the JSON to a file as well.")]

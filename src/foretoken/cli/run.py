@@ -12,15 +12,17 @@ import typer
 
 from foretoken.chat import ChatTemplate
 from foretoken.cli import options
-from foretoken.cli.settings import engine_config, model_path, show_library_log
+from foretoken.cli.engine_options import takes_engine
+from foretoken.cli.settings import show_library_log
+from foretoken.config import EngineConfig
 from foretoken.engine.engine import Engine
 from foretoken.speculation.statistics import line
 from foretoken.types import Chunk, Finish, Request, SamplingParams
 
 
+@takes_engine
 def run(
-    model: options.ModelArgument = None,
-    model_option: options.ModelOption = None,
+    config: EngineConfig,
     prompt: options.Prompt = None,
     chat: options.Chat = False,
     system: options.System = None,
@@ -35,40 +37,12 @@ def run(
     min_p: options.MinP = 0.05,
     repeat_penalty: options.RepeatPenalty = 1.0,
     seed: options.Seed = None,
-    n_ctx: options.Context = None,
-    n_parallel: options.Parallel = 1,
-    threads: options.Threads = None,
-    n_batch: options.BatchSize = 2048,
-    n_ubatch: options.MicroBatch = 512,
-    n_gpu_layers: options.GpuLayers = -1,
-    flash_attention: options.FlashAttention = "auto",
-    kv_type_k: options.KvTypeK = None,
-    kv_type_v: options.KvTypeV = None,
-    unified: options.Unified = None,
-    memory: options.MemoryOption = "auto",
-    exact: options.Exact = None,
-    check_integrity: options.CheckIntegrity = False,
-    spec_type: options.SpecType = "auto",
-    plan: options.Plan = "adaptive",
-    draft_max: options.DraftMax = 64,
-    draft_min: options.DraftMin = 0,
-    draft_p_min: options.DraftPMin = 0.0,
-    draft_model: options.DraftModel = None,
-    draft_gpu_layers: options.DraftGpuLayers = -1,
 ) -> None:
     """Continue a text (-p), or chat with the model.
 
     The answer streams to standard output; a timing line follows on standard error.
     """
     show_library_log(verbose)
-    config = engine_config(
-        model_path(model, model_option),
-        n_gpu_layers=n_gpu_layers, threads=threads, n_parallel=n_parallel, n_ctx=n_ctx, n_batch=n_batch,
-        n_ubatch=n_ubatch, flash_attention=flash_attention, kv_type_k=kv_type_k, kv_type_v=kv_type_v,
-        unified=unified, memory=memory, exact=exact, check_integrity=check_integrity, spec_type=spec_type, plan=plan,
-        draft_max=draft_max, draft_min=draft_min, draft_p_min=draft_p_min, draft_model=draft_model,
-        draft_gpu_layers=draft_gpu_layers,
-    )  # fmt: skip
     sampling = SamplingParams(
         temperature=temperature,
         top_k=top_k,

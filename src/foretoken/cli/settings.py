@@ -11,6 +11,8 @@ import typer
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig, available_cores
 from foretoken.errors import ConfigError
 
+_LLAMA_CPP_NAMES = {"draft": "draft-model", "draft-simple": "draft-model", "draft-mtp": "mtp"}
+
 
 def show_library_log(verbose: bool) -> None:
     """libllama warns about much that is none of a user's business; show it on request."""
@@ -29,8 +31,9 @@ def model_path(argument: str | None, option: str | None) -> Path:
 
 
 def drafter_names(spec_type: str) -> tuple[str, ...]:
-    """The drafters of a comma-separated list; `none` is none."""
-    names = tuple(name.strip() for name in spec_type.split(",") if name.strip())
+    """The drafters of a comma-separated list, by our names or llama.cpp's; `none` is none."""
+    listed = [name.strip() for name in spec_type.split(",") if name.strip()]
+    names = tuple(_LLAMA_CPP_NAMES.get(name, name) for name in listed)
     if "none" in names:
         if len(names) > 1:
             raise ConfigError("--spec-type none cannot be combined with other drafters")
@@ -45,6 +48,16 @@ def _plan(name: str) -> Literal["adaptive", "fixed"]:
     raise ConfigError(f"--plan is adaptive or fixed, not {name!r}")
 
 
+def _checkpoints(wish: str, n: int | None) -> Literal["auto", "on", "off"]:
+    """The seeds' two flags about checkpoints as one wish."""
+    match wish:
+        case "auto" | "on" | "off":
+            if n == 0 and wish == "on":
+                raise ConfigError("--spec-use-checkpoints on contradicts --ctx-checkpoints 0")
+            return "off" if n == 0 else wish
+    raise ConfigError(f"--spec-use-checkpoints is auto, on or off, not {wish!r}")
+
+
 def engine_config(
     model: Path,
     *,
@@ -57,11 +70,15 @@ def engine_config(
     draft_p_min: float,
     draft_model: str | None,
     draft_gpu_layers: int,
+    checkpoints: str = "auto",
+    ctx_checkpoints: int | None = None,
+    n_tries: int | None = None,
     drafter_options: dict[str, dict[str, Any]] | None = None,
     **settings: Any,
 ) -> EngineConfig:
     """Everything the engine needs to know, checked for contradictions."""
     names = drafter_names(spec_type)
+    checkpoints = _checkpoints(checkpoints, ctx_checkpoints)
     if draft_min > draft_max:
         raise ConfigError(f"--draft-min {draft_min} is more than --draft-max {draft_max}")
     if draft_model and names and "auto" not in names and "draft-model" not in names:
@@ -72,6 +89,7 @@ def engine_config(
     speculation = SpeculationConfig(
         names,
         plan=_plan(plan),
+        n_tries=n_tries,
         n_max=draft_max,
         n_min=draft_min,
         p_min=draft_p_min,
@@ -82,5 +100,6 @@ def engine_config(
         ModelConfig(model, n_gpu_layers=n_gpu_layers),
         n_threads=threads or available_cores(),
         speculation=speculation,
+        checkpoints=checkpoints,
         **settings,
     )

@@ -13,7 +13,7 @@ from foretoken.errors import ConfigError, ContextError
 from foretoken.llama import library
 from foretoken.llama.context import Context
 from foretoken.llama.model import Model
-from foretoken.memory import KINDS, Memory, Needs
+from foretoken.memory import KINDS, Checkpoint, Memory, Needs
 from foretoken.memory.probe import N_CTX, Trial, candidates, choose, probe, refuse_wrong_choice
 from foretoken.speculation.adaptive import MemoryCost
 
@@ -95,13 +95,7 @@ def _check(config: EngineConfig) -> None:
 def _assemble(config: EngineConfig, model: Model) -> Assembly:
     exact = config.exact if config.exact is not None else not _on_gpu(config)
     base = _fitting(model, _context_config(config, model, exact), exact and config.kv_type_k is None)
-    if config.memory == "auto":
-        kinds = candidates(model.recurrent, config.n_parallel, exact)
-        if config.unified is False:
-            kinds = [kind for kind in kinds if kind.needs(config.n_parallel, 0).unified is not True]
-    else:
-        refuse_wrong_choice(config.memory, model.recurrent, config.n_parallel)
-        kinds = [KINDS[config.memory]]
+    kinds = _kinds(config, model, exact)
     trials = probe(lambda needs: _small(model, base, needs), kinds, config.n_parallel, config.n_rollback)
     chosen = choose(trials, exact)
     for trial in trials:
@@ -111,6 +105,24 @@ def _assemble(config: EngineConfig, model: Model) -> Assembly:
     memory = kind(context)
     alone = config.n_parallel == 1 or not context.unified
     return Assembly(model, context, memory, exact and chosen.exact and alone, tuple(trials))
+
+
+def _kinds(config: EngineConfig, model: Model, exact: bool) -> list[type[Memory]]:
+    """The memories to try: the one that was forced, or those that fit every wish."""
+    if config.memory != "auto":
+        refuse_wrong_choice(config.memory, model.recurrent, config.n_parallel)
+        return [KINDS[config.memory]]
+    kinds = candidates(model.recurrent, config.n_parallel, exact)
+    if model.recurrent and config.checkpoints != "auto":
+        kinds = [kind for kind in kinds if issubclass(kind, Checkpoint) == (config.checkpoints == "on")]
+    if config.unified is False:
+        kinds = [kind for kind in kinds if kind.needs(config.n_parallel, 0).unified is not True]
+    if not kinds:
+        raise ConfigError(
+            "no memory is left to take tokens back with: several slots need state checkpoints to be exact; "
+            "allow them, or use --no-exact or one slot"
+        )
+    return kinds
 
 
 def _on_gpu(config: EngineConfig) -> bool:

@@ -202,7 +202,8 @@ def _speculator(config: EngineConfig, assembly: Assembly, host: EngineHost) -> S
     bounds = (settings.n_min, settings.n_max, settings.p_min)
     planner: Planner = FixedPlanner(*bounds)
     if drafters and settings.plan == "adaptive":
-        planner = AdaptivePlanner(StepCost(calibrated(assembly)), assembly.memory_cost, *bounds)
+        cost = StepCost(calibrated(assembly))
+        planner = AdaptivePlanner(cost, assembly.memory_cost, *bounds, settings.n_tries)
     return Speculator(drafters, planner, vocabulary.n_tokens, vocabulary.end_tokens)
 
 

@@ -47,13 +47,22 @@ class _Bet:
 class AdaptivePlanner:
     """Maximises expected tokens per second over the whole batch; plain decoding is always a candidate."""
 
-    def __init__(self, cost: StepCost, memory: MemoryCost, n_min: int = 0, n_max: int = 64, p_min: float = 0.0) -> None:
+    def __init__(
+        self,
+        cost: StepCost,
+        memory: MemoryCost,
+        n_min: int = 0,
+        n_max: int = 64,
+        p_min: float = 0.0,
+        n_tries: int | None = None,
+    ) -> None:
         self.cost = cost
         self.memory = memory
         self.acceptance = Acceptance()
         self._n_min = n_min
         self._n_max = n_max
         self._p_min = p_min
+        self._n_tries = n_tries
         self._ledgers: dict[SeqId, Ledger] = {}
         self._rests: dict[tuple[SeqId, str], BackOff] = {}
 
@@ -86,7 +95,7 @@ class AdaptivePlanner:
         ask = proposal.ask
         bets = []
         for offer in proposal.offers:
-            if self._rests.setdefault((ask.seq, offer.source), BackOff()).resting():
+            if self._back_off(ask.seq, offer.source).resting():
                 continue
             draft = bounded(offer, ask, self._n_max, self._p_min)
             reach = list(accumulate(self.acceptance.probabilities(ask.seq, draft), mul))
@@ -166,7 +175,7 @@ class AdaptivePlanner:
             saved = self._saved(verdict, plain) - extra * share
             self._ledger(seq).enter(verdict.draft.source, saved, step.ms)
             if verdict.draft:
-                self._rests.setdefault((seq, verdict.draft.source), BackOff()).enter(saved, plain)
+                self._back_off(seq, verdict.draft.source).enter(saved, plain)
 
     def _saved(self, verdict: Verdict, plain: float) -> float:
         """Accepted tokens at the price of plain steps, less what a cut makes the next step do again."""
@@ -174,6 +183,9 @@ class AdaptivePlanner:
         if self.memory.replays and verdict.n_accepted < len(verdict.draft):
             saved -= self.cost(verdict.n_accepted + 2) - self.cost(1)
         return saved
+
+    def _back_off(self, seq: SeqId, source: str) -> BackOff:
+        return self._rests.setdefault((seq, source), BackOff(self._n_tries))
 
     def _ledger(self, seq: SeqId) -> Ledger:
         return self._ledgers.setdefault(seq, Ledger())

@@ -36,15 +36,19 @@ class Ledger:
 class BackOff:
     """How long a drafter that loses is left alone: twice as long each time, until it wins again."""
 
+    n_tries: int | None = None
     balance_ms: float = 0.0
     rest: int = 0
     _next_rest: int = 8
+    _lost_in_a_row: int = 0
 
     MAX_REST: ClassVar[int] = 256
 
     def enter(self, saved_ms: float, plain_ms: float) -> None:
         self.balance_ms = self.balance_ms * 0.9 + saved_ms
-        if self.balance_ms < -3 * plain_ms:
+        self._lost_in_a_row = self._lost_in_a_row + 1 if saved_ms < 0 else 0
+        if self.balance_ms < -3 * plain_ms or self._lost_in_a_row == self.n_tries:
+            self._lost_in_a_row = 0
             self.rest, self._next_rest = self._next_rest, min(self.MAX_REST, 2 * self._next_rest)
             self.balance_ms = 0.0
         elif saved_ms > 0:
