@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from foretoken.llama.vocabulary import Vocabulary
 from foretoken.speculation.adaptive import AdaptivePlanner
 from foretoken.speculation.cost import StepCost
 from foretoken.speculation.planner import FixedPlanner, Planner
-from foretoken.speculation.registry import build
+from foretoken.speculation.registry import build, resolve
 from foretoken.speculation.speculator import Speculator
 from foretoken.types import Chunk, Event, Finish, Request, Token
 
@@ -57,6 +58,8 @@ class Engine:
 
     @classmethod
     def from_config(cls, config: EngineConfig) -> Engine:
+        if "mtp" in resolve(config.speculation):
+            config = replace(config, model=replace(config.model, load_mtp=True))
         assembly = assemble(config)
         host = EngineHost(config, assembly)
         try:

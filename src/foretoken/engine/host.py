@@ -8,6 +8,7 @@ from foretoken.config import EngineConfig
 from foretoken.engine.assembly import Assembly, assemble
 from foretoken.errors import ConfigError
 from foretoken.llama.context import Context
+from foretoken.llama.mtp import MtpContext
 from foretoken.memory import Memory
 
 
@@ -18,6 +19,7 @@ class EngineHost:
         self._config = config
         self._target = target
         self._draft: Assembly | None = None
+        self._mtp: MtpContext | None = None
 
     @property
     def n_slots(self) -> int:
@@ -52,7 +54,16 @@ class EngineHost:
             )
         return draft
 
+    def mtp(self) -> MtpContext:
+        """The model's own prediction layer, beside the context it reads from."""
+        if self._mtp is None:
+            self._mtp = MtpContext(self._target.context)
+        return self._mtp
+
     def close(self) -> None:
+        if self._mtp is not None:
+            self._mtp.close()
+            self._mtp = None
         if self._draft is not None:
             self._draft.close()
             self._draft = None

@@ -70,7 +70,9 @@ class Loop:
             return False
         try:
             reading = any(part.session.prefilling for part in work)
-            self.backend.decode([part.span for part in work])
+            spans = [part.span for part in work]
+            self.backend.decode(spans)
+            self.speculator.read(spans)
             for part in work:
                 self._settle(part)
             n_rows = sum(len(part.span.tokens) for part in work)

@@ -32,6 +32,10 @@ class Batch:
             _pointer(self._logits, ctypes.c_int8),
         )
 
+    def attach(self, hidden: object | None) -> None:
+        """Let the next fill carry hidden states beside its tokens."""
+        self._struct.embd = hidden
+
     def fill(self, spans: Sequence[Span]) -> llama_cpp.llama_batch:
         """The struct for these spans, whose rows must follow each other; valid until the next fill."""
         row = 0

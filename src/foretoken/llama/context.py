@@ -49,13 +49,13 @@ _REASONS = {
 class Context:
     """Owns a libllama context; implements `Backend`."""
 
-    def __init__(self, model: Model, config: ContextConfig) -> None:
+    def __init__(self, model: Model, config: ContextConfig, ctx_type: int = 0) -> None:
         self.model = model
         self.config = config
         if config.n_ctx * config.n_sequences > _MAX_CTX:
             raise ContextError(f"{config.n_sequences} x {config.n_ctx} tokens are more than the library counts")
         with library.complaints() as heard:
-            pointer = llama_cpp.llama_init_from_model(model.pointer, _params(config))
+            pointer = llama_cpp.llama_init_from_model(model.pointer, _params(config, ctx_type))
         if not pointer:
             raise ContextError(
                 f"no context of {config.n_sequences} x {config.n_ctx} tokens for {model.path.name}: "
@@ -162,8 +162,9 @@ class Context:
         self.close()
 
 
-def _params(config: ContextConfig) -> llama_cpp.llama_context_params:
+def _params(config: ContextConfig, ctx_type: int) -> llama_cpp.llama_context_params:
     params = llama_cpp.llama_context_default_params()
+    params.ctx_type = ctx_type
     params.n_ctx = config.n_ctx * config.n_sequences
     params.n_seq_max = config.n_sequences + config.n_shadows
     params.n_batch = config.n_batch

@@ -21,6 +21,7 @@ class Model:
 
     def __init__(self, config: ModelConfig) -> None:
         self.path = Path(config.path)
+        self.config = config
         gguf_file.check(self.path)
         library.start()
         params = llama_cpp.llama_model_default_params()

@@ -79,7 +79,10 @@ class AdaptivePlanner:
                 self.acceptance.learn(seq, offer, verdict.tokens)
         if not step.reading:
             self._book(step)
-            self.cost.observe(step.n_rows, step.ms)
+            self.cost.observe(step.n_rows, step.decode_ms)
+
+    def resting(self, seq: SeqId, source: str) -> bool:
+        return self._back_off(seq, source).resting()
 
     def saved_ms(self, seq: SeqId) -> float | None:
         ledger = self._ledgers.get(seq)
@@ -168,14 +171,16 @@ class AdaptivePlanner:
             return
         n_drafted = sum(len(verdict.draft) for verdict in step.verdicts.values())
         plain_rows = step.n_rows - n_drafted
-        extra = step.ms - self.cost(max(1, plain_rows)) if n_drafted else 0.0
+        extra = step.decode_ms - self.cost(max(1, plain_rows)) if n_drafted else 0.0
         plain = self.cost(n_slots) / n_slots
         for seq, verdict in step.verdicts.items():
             share = len(verdict.draft) / n_drafted if n_drafted else 0.0
-            saved = self._saved(verdict, plain) - extra * share
-            self._ledger(seq).enter(verdict.draft.source, saved, step.ms)
-            if verdict.draft:
-                self._back_off(seq, verdict.draft.source).enter(saved, plain)
+            earned = {verdict.draft.source: self._saved(verdict, plain) - extra * share} if verdict.draft else {}
+            self._ledger(seq).spend(step.ms)
+            for source in {*earned, *step.drafting.get(seq, {})}:
+                saved = earned.get(source, 0.0) - step.drafting.get(seq, {}).get(source, 0.0)
+                self._ledger(seq).enter(source, saved)
+                self._back_off(seq, source).enter(saved, plain, judged=source in earned)
 
     def _saved(self, verdict: Verdict, plain: float) -> float:
         """Accepted tokens at the price of plain steps, less what a cut makes the next step do again."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from foretoken.backend import Span
 from foretoken.types import SeqId, Token
 
 
@@ -56,10 +57,18 @@ class Verdict:
     n_accepted: int
 
 
+@runtime_checkable
+class Reader(Protocol):
+    """A drafter that also wants to see every batch the model has decoded, before it is judged."""
+
+    def read(self, spans: Sequence[Span]) -> None: ...
+
+
 class Drafter(Protocol):
     """Guesses continuations. One drafter serves all slots; `seq` names the slot.
 
-    Whatever a drafter does, the text stays the model's own: a wrong guess costs time, never words.
+    Whatever a drafter does, the text stays the model's own: a wrong guess costs time, never words. One whose guesses
+    themselves take long sets `costly = True`: it is then asked only while it earns more than it takes.
     """
 
     name: str

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Sequence
 from time import perf_counter
 
-from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Drafter, Verdict
+from foretoken.backend import Span
+from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Drafter, Reader, Verdict
 from foretoken.speculation.statistics import DrafterStatistics
 from foretoken.types import SeqId, Token
 
@@ -24,6 +25,7 @@ class Guard:
     def __init__(self, drafter: Drafter, n_vocab: int, end_tokens: frozenset[Token]) -> None:
         self.drafter = drafter
         self.name = drafter.name
+        self.costly = bool(getattr(drafter, "costly", False))
         self.total = DrafterStatistics()
         self.enabled = True
         self._n_vocab = n_vocab
@@ -55,6 +57,14 @@ class Guard:
         else:
             self._faults_in_a_row = 0
         return drafts
+
+    def read(self, spans: Sequence[Span]) -> None:
+        if self.enabled and isinstance(self.drafter, Reader):
+            with self.total.read.timed():
+                try:
+                    self.drafter.read(spans)
+                except Exception as error:
+                    self._fault("read", error)
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         with self.total.accept.timed():

@@ -19,12 +19,14 @@ class Ledger:
     elapsed_ms: float = 0.0
     by_drafter: dict[str, float] = field(default_factory=dict)
 
-    def enter(self, source: str, saved_ms: float, step_ms: float) -> None:
-        """Book one step; plain ones cost nothing but their time."""
+    def spend(self, step_ms: float) -> None:
+        """A step of the request took this long."""
         self.elapsed_ms += step_ms
-        if source:
-            self.balance_ms += saved_ms
-            self.by_drafter[source] = self.by_drafter.get(source, 0.0) + saved_ms
+
+    def enter(self, source: str, saved_ms: float) -> None:
+        """Book what a drafter saved, or lost, in one step."""
+        self.balance_ms += saved_ms
+        self.by_drafter[source] = self.by_drafter.get(source, 0.0) + saved_ms
 
     def stake_ms(self, plain_ms: float) -> float:
         """What may be risked now: half of what was earned, a share of the time spent, a little to begin with."""
@@ -44,9 +46,11 @@ class BackOff:
 
     MAX_REST: ClassVar[int] = 256
 
-    def enter(self, saved_ms: float, plain_ms: float) -> None:
+    def enter(self, saved_ms: float, plain_ms: float, judged: bool = True) -> None:
+        """Book what was saved; an offer that was not judged cost only its drafting."""
         self.balance_ms = self.balance_ms * 0.9 + saved_ms
-        self._lost_in_a_row = self._lost_in_a_row + 1 if saved_ms < 0 else 0
+        if judged:
+            self._lost_in_a_row = self._lost_in_a_row + 1 if saved_ms < 0 else 0
         if self.balance_ms < -3 * plain_ms or self._lost_in_a_row == self.n_tries:
             self._lost_in_a_row = 0
             self.rest, self._next_rest = self._next_rest, min(self.MAX_REST, 2 * self._next_rest)

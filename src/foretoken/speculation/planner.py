@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
 from typing import Protocol
@@ -31,6 +31,13 @@ class Step:
     verdicts: Mapping[SeqId, Verdict]
     offers: Mapping[SeqId, Sequence[Draft]]
     """All that was offered for the step, verified or not."""
+    drafting: Mapping[SeqId, Mapping[str, float]] = field(default_factory=dict)
+    """Milliseconds that each drafter took for each slot; they are part of `ms`."""
+
+    @property
+    def decode_ms(self) -> float:
+        """What the step took beside drafting."""
+        return self.ms - sum(sum(spent.values()) for spent in self.drafting.values())
 
 
 class Planner(Protocol):
@@ -38,6 +45,10 @@ class Planner(Protocol):
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]: ...
     def observe(self, step: Step) -> None: ...
+    def resting(self, seq: SeqId, source: str) -> bool:
+        """Whether a costly drafter is better not even asked this time."""
+        ...
+
     def saved_ms(self, seq: SeqId) -> float | None:
         """Milliseconds that speculation saved a session so far, where the planner keeps a ledger."""
         ...
@@ -58,6 +69,9 @@ class FixedPlanner:
 
     def observe(self, step: Step) -> None:
         pass
+
+    def resting(self, seq: SeqId, source: str) -> bool:
+        return False
 
     def saved_ms(self, seq: SeqId) -> float | None:
         return None

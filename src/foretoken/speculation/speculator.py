@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from foretoken.backend import Span
 from foretoken.speculation.base import Draft, DraftAsk, Drafter, Verdict
 from foretoken.speculation.guard import Guard
 from foretoken.speculation.planner import FixedPlanner, Planner, Proposal, Step
@@ -26,6 +27,7 @@ class Speculator:
         self._sessions: dict[SeqId, _SessionRecord] = {}
         self._verdicts: dict[SeqId, Verdict] = {}
         self._offers: dict[SeqId, list[Draft]] = {}
+        self._spent: dict[SeqId, dict[str, float]] = {}
         self._ended: list[SeqId] = []
 
     @property
@@ -46,7 +48,7 @@ class Speculator:
         """The draft to verify for each slot that asks; slots with none are left out."""
         offers: dict[SeqId, list[Draft]] = {ask.seq: [] for ask in asks}
         for guard in self.guards:
-            concerned = [ask for ask in asks if guard in self._sessions[ask.seq].guards]
+            concerned = [ask for ask in asks if self._concerns(guard, ask)]
             if not concerned:
                 continue
             before = guard.total.draft.ms
@@ -54,11 +56,22 @@ class Speculator:
             spent = (guard.total.draft.ms - before) / len(concerned)
             for ask, draft in zip(concerned, drafts, strict=True):
                 self._sessions[ask.seq].drafted(guard, draft, spent)
+                self._spent.setdefault(ask.seq, {})[guard.name] = spent
                 if draft:
                     offers[ask.seq].append(draft)
         self._offers = offers
         chosen = self.planner.plan([Proposal(ask, offers[ask.seq]) for ask in asks])
         return {seq: draft for seq, draft in chosen.items() if draft}
+
+    def _concerns(self, guard: Guard, ask: DraftAsk) -> bool:
+        if guard not in self._sessions[ask.seq].guards:
+            return False
+        return not (guard.costly and self.planner.resting(ask.seq, guard.name))
+
+    def read(self, spans: Sequence[Span]) -> None:
+        """Show a decoded batch to the drafters that want to see it."""
+        for guard in self.guards:
+            guard.read(spans)
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         """Tell whoever drafted what came of it; called after every step, with an empty draft too."""
@@ -73,8 +86,8 @@ class Speculator:
 
     def stepped(self, n_rows: int, ms: float, reading: bool) -> None:
         """A step is over: what it took, for the planner to learn from."""
-        self.planner.observe(Step(n_rows, ms, reading, self._verdicts, self._offers))
-        self._verdicts, self._offers = {}, {}
+        self.planner.observe(Step(n_rows, ms, reading, self._verdicts, self._offers, self._spent))
+        self._verdicts, self._offers, self._spent = {}, {}, {}
         for seq in self._ended:
             self.planner.end(seq)
         self._ended.clear()

@@ -43,6 +43,7 @@ class DrafterStatistics:
     begin: Calls = field(default_factory=Calls)
     draft: Calls = field(default_factory=Calls)
     accept: Calls = field(default_factory=Calls)
+    read: Calls = field(default_factory=Calls)
     drafts_offered: int = 0
     drafts_verified: int = 0
     drafts_accepted: int = 0

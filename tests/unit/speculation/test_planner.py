@@ -226,9 +226,10 @@ def test_a_drafter_that_loses_rests_longer_each_time() -> None:
 def test_stakes_grow_with_what_was_earned() -> None:
     ledger = Ledger()
     assert ledger.stake_ms(10) == 20
-    ledger.enter("a", 100, 50)
+    ledger.enter("a", 100)
+    ledger.spend(50)
     assert ledger.stake_ms(10) == pytest.approx(20 + 50 + 0.5)
-    ledger.enter("a", -200, 50)
+    ledger.enter("a", -200)
     assert ledger.stake_ms(10) < 0
 
 

@@ -27,6 +27,7 @@ class DraftModelDrafter:
     """Drafts with a small model of the same vocabulary (-md); any kind of model, hybrid too."""
 
     name = "draft-model"
+    costly = True
 
     def __init__(self, host: Host, *, n_max: int = 8, p_min: float = 0.6) -> None:
         if n_max < 1 or not 0 <= p_min <= 1:

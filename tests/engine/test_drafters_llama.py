@@ -1,0 +1,161 @@
+"""Every built-in drafter on every architecture and memory it can meet: the text is the plain text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from foretoken import Chunk, Engine, Finish, Request, SamplingParams
+from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
+from foretoken.errors import ConfigError
+from foretoken.speculation.registry import installed
+from foretoken.types import OFF
+from tests.laws.test_llama_laws import ATTENTION_ONLY, RING, STATEFUL
+
+TEXT_DRAFTERS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "suffix", "copy")
+OPTIONS = {
+    "ngram-simple": {"size_n": 2},
+    "ngram-map-k": {"size_n": 2},
+    "ngram-map-k4v": {"size_n": 2},
+    "ngram-mod": {"n_match": 2},
+}
+"""Random models repeat themselves little: short keys find more to be wrong about."""
+MEMORIES = [(arch, "trim") for arch in ATTENTION_ONLY]
+MEMORIES += [(arch, memory) for arch in STATEFUL for memory in ("fork", "checkpoint", "checkpoint-host")]
+MEMORIES += [(arch, "ring") for arch in RING]
+TinyPath = Callable[..., Path]
+
+
+def load(path: Path, drafters: tuple[str, ...], **settings: object) -> Engine:
+    options = {name: OPTIONS[name] for name in drafters if name in OPTIONS}
+    draft = settings.pop("draft_model", None)
+    speculation = SpeculationConfig(drafters, plan="fixed", n_max=6, options=options, draft_model=draft)
+    fixed = {"n_ctx": 512, "n_threads": 1, "check_integrity": True}
+    return Engine.from_config(EngineConfig(ModelConfig(path), speculation=speculation, **{**fixed, **settings}))
+
+
+def requests(rng: random.Random) -> list[Request]:
+    phrases = ["def f(x):\n    return x\n", "for i in range(9):\n    print(i)\n", "int a = 0;\n", "a, b, c, "]
+    return [
+        Request(
+            rng.choice(phrases) * rng.randint(1, 5),
+            SamplingParams(temperature=0) if i % 2 else SamplingParams(temperature=0.6, seed=i, repeat_last_n=0),
+            max_tokens=40,
+            ignore_eos=True,
+        )
+        for i in range(4)
+    ]
+
+
+def answer(engine: Engine, request: Request) -> tuple[list[int], Finish]:
+    tokens: list[int] = []
+    for event in engine.generate(request):
+        if isinstance(event, Chunk):
+            tokens += [info.id for info in event.tokens]
+        else:
+            return tokens, event
+    raise AssertionError("no end")
+
+
+def check(engine: Engine, wanted: list[Request]) -> int:
+    """Every answer equals the plain one; returns how many tokens were drafted."""
+    drafted = 0
+    for request in wanted:
+        plain, _ = answer(engine, replace(request, speculation=OFF))
+        tokens, finish = answer(engine, request)
+        assert tokens == plain
+        usage = finish.usage
+        drafted += usage.drafted
+        assert usage.drafted == sum(d.verified for d in usage.drafters.values())
+        assert usage.accepted == sum(d.accepted for d in usage.drafters.values())
+        assert usage.completion_tokens - usage.accepted <= usage.steps
+        assert not any(d.failures for d in usage.drafters.values())
+    return drafted
+
+
+@pytest.mark.parametrize(("arch", "memory"), MEMORIES)
+def test_all_text_drafters_together(arch: str, memory: str, tiny_path: TinyPath) -> None:
+    with load(tiny_path(arch), TEXT_DRAFTERS, memory=memory) as engine:
+        assert check(engine, requests(random.Random(arch))) > 0
+
+
+@pytest.mark.parametrize("drafter", TEXT_DRAFTERS)
+@pytest.mark.parametrize("arch", ["qwen35", "llama"])
+def test_each_text_drafter_alone(drafter: str, arch: str, tiny_path: TinyPath) -> None:
+    with load(tiny_path(arch), (drafter,)) as engine:
+        check(engine, requests(random.Random(3)))
+
+
+@pytest.mark.parametrize("draft", ["llama", "qwen35", "mamba2", "lfm2"])
+@pytest.mark.parametrize("arch", ["qwen35", "llama"])
+@pytest.mark.parametrize("n_parallel", [1, 3])
+def test_a_draft_model_of_any_kind(arch: str, draft: str, n_parallel: int, tiny_path: TinyPath) -> None:
+    """The draft model is as random as the model: with itself as target it is right, with another wrong."""
+    with load(
+        tiny_path(arch),
+        ("draft-model",),
+        n_parallel=n_parallel,
+        draft_model=ModelConfig(tiny_path(draft)),
+    ) as engine:
+        engine._loop.speculator.guards[0].drafter.p_min = 0.0
+        wanted = requests(random.Random(5))
+        assert check(engine, wanted) > 0
+        together = Request(wanted[1].prompt, wanted[1].sampling, max_tokens=30, n=n_parallel, ignore_eos=True)
+        events = list(engine.generate(together))
+        plain = list(engine.generate(replace(together, speculation=OFF)))
+        for choice in range(n_parallel):
+            assert _tokens(events, choice) == _tokens(plain, choice)
+
+
+def _tokens(events: list[object], choice: int) -> list[int]:
+    return [info.id for e in events if isinstance(e, Chunk) and e.choice == choice for info in e.tokens]
+
+
+@pytest.mark.parametrize("arch", ["qwen35", "mamba2", "llama"])
+def test_a_model_that_drafts_for_itself_is_always_right(arch: str, tiny_path: TinyPath) -> None:
+    """Greedy, the same weights: whatever the memory takes back, the draft model must stay in step."""
+    with load(tiny_path(arch), ("draft-model",), draft_model=ModelConfig(tiny_path(arch)), exact=False) as engine:
+        engine._loop.speculator.guards[0].drafter.p_min = 0.0
+        request = Request("def f(x):", SamplingParams(temperature=0), max_tokens=60, ignore_eos=True)
+        _, finish = answer(engine, request)
+        assert finish.usage.accepted / finish.usage.drafted > 0.8
+
+
+@pytest.mark.parametrize("memory", ["fork", "checkpoint", "ring"])
+def test_the_models_own_prediction_layer(memory: str, tiny_path: TinyPath) -> None:
+    with load(tiny_path("qwen35-mtp"), ("mtp",), memory=memory) as engine:
+        engine._loop.speculator.guards[0].drafter.p_min = 0.0
+        assert check(engine, requests(random.Random(7))) > 20
+
+
+def test_the_prediction_layer_beside_other_slots(tiny_path: TinyPath) -> None:
+    with load(tiny_path("qwen35-mtp"), ("mtp",), n_parallel=3) as engine:
+        engine._loop.speculator.guards[0].drafter.p_min = 0.0
+        request = Request("x = 1\n" * 4, SamplingParams(seed=1), max_tokens=30, n=3, ignore_eos=True)
+        events = list(engine.generate(request))
+        plain = list(engine.generate(replace(request, speculation=OFF)))
+        for choice in range(3):
+            assert _tokens(events, choice) == _tokens(plain, choice)
+
+
+def test_a_draft_model_of_another_vocabulary_is_refused(tiny_path: TinyPath, tmp_path: Path) -> None:
+    data = tiny_path("llama").read_bytes()
+    other = tmp_path / "other.gguf"
+    other.write_bytes(data.replace(b"return", b"retorn"))
+    with pytest.raises(ConfigError, match="another vocabulary"):
+        load(tiny_path("qwen35"), ("draft-model",), draft_model=ModelConfig(other))
+
+
+@pytest.mark.parametrize("arch", ["qwen35", "llama"])
+def test_no_prediction_layer_is_said(arch: str, tiny_path: TinyPath) -> None:
+    with pytest.raises(ConfigError, match="no multi-token-prediction layer"):
+        load(tiny_path(arch), ("mtp",))
+
+
+def test_every_installed_drafter_is_covered() -> None:
+    ours = {name for name, entry in installed().items() if entry.dist and entry.dist.name == "foretoken"}
+    assert ours == {*TEXT_DRAFTERS, "draft-model", "mtp"}
