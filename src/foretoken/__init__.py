@@ -2,7 +2,7 @@
 
 from foretoken.engine.engine import Engine
 from foretoken.errors import ForetokenError
-from foretoken.types import Chunk, Event, Finish, Request, SamplingParams, TokenInfo, Usage
+from foretoken.types import Chunk, Event, Finish, Request, SamplingParams, SpeculationParams, TokenInfo, Usage
 
 __all__ = [
     "Chunk",
@@ -12,6 +12,7 @@ __all__ = [
     "ForetokenError",
     "Request",
     "SamplingParams",
+    "SpeculationParams",
     "TokenInfo",
     "Usage",
 ]
