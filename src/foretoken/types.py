@@ -80,6 +80,8 @@ class Request:
     n: int = 1
     logprobs: int | None = None
     """How many alternatives to report beside each token; 0 reports the token alone, None nothing."""
+    prompt_logprobs: int | None = None
+    """Likewise for the prompt's own tokens; they come with the end of the answer, and nothing cached is used."""
     ignore_eos: bool = False
     time_limit: float | None = None
     """Seconds from submission after which the answer ends where it is."""
@@ -170,6 +172,8 @@ class Finish:
     usage: Usage
     stop: str | None = None
     error: str | None = None
+    prompt: tuple[TokenInfo, ...] = ()
+    """The prompt's tokens with their probabilities, if those were asked for; the first has none."""
 
 
 Event = Chunk | Finish

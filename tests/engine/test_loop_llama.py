@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from foretoken.backend import Span
+from foretoken.engine.logprobs import logprobs
 from foretoken.engine.loop import Loop
 from foretoken.llama.context import Context
 from foretoken.llama.model import Model
@@ -182,3 +184,34 @@ def test_the_ring_rolls_back_without_replay(tiny_model: TinyModel) -> None:
         finish(loop)
     assert answer.finish.usage.rewinds > 10
     assert answer.finish.usage.replayed == 0
+
+
+def test_a_prompts_own_probabilities(tiny_model: TinyModel) -> None:
+    """As evaluation harnesses ask for them: every token of the prompt, whatever the chunks and the company."""
+    model = tiny_model("qwen35")
+    prompt = model.vocabulary.tokenize("def quicksort(values):\n    return sorted(values)\n" * 12)
+    assert len(prompt) > 150
+    request = Request(prompt, GREEDY, max_tokens=0, prompt_logprobs=2)
+    with loop_over(model, Checkpoint, 2, []) as loop:
+        submit(loop, Request([5, 6], GREEDY, max_tokens=60, ignore_eos=True))
+        loop.step()
+        _, (answer,) = submit(loop, request)
+        finish(loop)
+    scored = answer.finish.prompt
+    assert [info.id for info in scored] == prompt
+    assert scored[0].logprob is None
+    with Context(model, config_for(Checkpoint, 1)) as context:
+        for position, info in enumerate(scored[1:]):
+            context.decode([Span(0, position, [prompt[position]], 1, 0)])
+            assert (info.logprob, info.top) == logprobs(context.logits(0), info.id, 2)
+
+
+def test_probabilities_of_the_prompt_and_of_the_answer(tiny_model: TinyModel) -> None:
+    model = tiny_model("llama")
+    request = Request([9, 8, 7], GREEDY, max_tokens=3, prompt_logprobs=0, logprobs=1, ignore_eos=True)
+    with loop_over(model, Trim, 1, []) as loop:
+        for _ in range(2):
+            _, (answer,) = submit(loop, request)
+            finish(loop)
+            assert [info.id for info in answer.finish.prompt] == [9, 8, 7]
+            assert len(answer.tokens) == 3

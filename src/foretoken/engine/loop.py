@@ -130,13 +130,15 @@ class Loop:
     def _settle(self, part: Work) -> None:
         """Judge one slot's rows, emit what was decided, and take back what was drafted in vain."""
         slot, session, draft = part.slot, part.session, part.draft
+        if session.scoring:
+            self._score(part)
         slot.sequence.n_cached += part.n_certain
         session.n_steps += 1
         if not session.prefilling:
             session.n_replayed += part.n_certain - 1
         if session.n_wanted == 0 and not slot.sequence.n_pending:
             self._finish(slot, "length")
-        if part.span.n_outputs == 0:
+        if part.n_judged == 0:
             return
         if session.answering is None:
             session.answering = time.perf_counter()
@@ -166,7 +168,7 @@ class Loop:
         infos: list[TokenInfo] = []
         text = ""
         reason: FinishReason | None = None
-        for row, token in verify(session.sampler, part.span.outputs, draft):
+        for row, token in verify(session.sampler, part.judged, draft):
             guessed = len(infos) < len(draft) and draft.tokens[len(infos)] == token
             infos.append(self._info(session, row, token, draft.source if guessed else MODEL))
             sequence.tokens.append(token)
@@ -183,6 +185,16 @@ class Loop:
                 break
         session.deliver(infos, text)
         return infos, reason
+
+    def _score(self, part: Work) -> None:
+        """Note how likely the prompt's tokens were, each from the row before it."""
+        session, n_top = part.session, part.session.request.prompt_logprobs
+        if part.span.start == 0:
+            first = session.prompt[0]
+            session.scored = [TokenInfo(first, self.pieces.text_piece(first))]
+        for row, token in zip(part.span.outputs, session.prompt[part.span.start + 1 :], strict=False):
+            chosen, top = logprobs(self.backend.logits(row), token, n_top or 0)
+            session.scored.append(TokenInfo(token, self.pieces.text_piece(token), MODEL, chosen, top))
 
     def _info(self, session: Session, row: int, token: Token, origin: str) -> TokenInfo:
         piece = self.pieces.text_piece(token)

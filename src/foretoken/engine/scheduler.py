@@ -22,6 +22,13 @@ class Work:
     session: Session
     span: Span
     draft: Draft
+    n_judged: int
+    """Rows at the end whose tokens are sampled: one, and one per drafted token; none while a prompt is read."""
+
+    @property
+    def judged(self) -> range:
+        """The batch rows to sample from."""
+        return self.span.outputs[self.span.n_outputs - self.n_judged :]
 
     @property
     def n_certain(self) -> int:
@@ -58,7 +65,8 @@ class Scheduler:
 
     def _reusable(self, slot: Slot, session: Session) -> int:
         """How many tokens of the prompt the slot's memory would still hold after a rewind."""
-        if not session.request.cache_prompt or slot.owner != session.request.owner:
+        request = session.request
+        if not request.cache_prompt or request.prompt_logprobs is not None or slot.owner != request.owner:
             return 0
         # The last token of a prompt is always decoded: its logits are wanted.
         shared = min(slot.sequence.shared_prefix(session.prompt), len(session.prompt) - 1)
@@ -79,6 +87,8 @@ class Scheduler:
     def _reading_same_prompt(self, session: Session) -> Slot | None:
         for slot in self.active:
             other = slot.session
+            if session.scoring:
+                return None
             if other and other.request is session.request and other.prefilling and slot.leader is None:
                 return slot
         return None
@@ -142,19 +152,18 @@ class _Filler:
     def add(self, slot: Slot, n_pending: int, draft: Draft) -> int:
         """Put up to `n_pending` tokens of a slot into the batch; a draft only behind all that is pending."""
         session = slot.session
-        n = min(n_pending, self._n_rows - self._row)
-        if session is None or n <= 0:
+        if session is None:
             return 0
-        complete = n == slot.sequence.n_pending and self._n_outputs > 0
-        if n == slot.sequence.n_pending and not complete:
+        n = min(n_pending, self._n_rows - self._row, *([self._n_outputs] if session.scoring else []))
+        complete = n == slot.sequence.n_pending
+        if n <= 0 or (complete and self._n_outputs == 0):
             return 0
         draft = draft.cut(self._n_rows - self._row - n) if complete else NO_DRAFT
-        wants_token = complete and session.n_wanted != 0
-        n_outputs = 1 + len(draft) if wants_token else 0
+        n_judged = 1 + len(draft) if complete and session.n_wanted != 0 else 0
+        n_outputs = n if session.scoring else n_judged
         tokens = slot.sequence.pending(n) + list(draft.tokens)
-        self.work.append(
-            Work(slot, session, Span(slot.id, slot.sequence.n_cached, tokens, n_outputs, self._row), draft)
-        )
+        span = Span(slot.id, slot.sequence.n_cached, tokens, n_outputs, self._row)
+        self.work.append(Work(slot, session, span, draft, n_judged))
         self._row += len(tokens)
         self._n_outputs -= n_outputs
         return n

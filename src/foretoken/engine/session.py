@@ -34,6 +34,8 @@ class Session:
     rewind_ms: float = 0.0
     saved_ms: float | None = None
     drafters: Mapping[str, DrafterUsage] = field(default_factory=dict)
+    scored: list[TokenInfo] = field(default_factory=list)
+    """The prompt's tokens with their probabilities, as far as they are known."""
     submitted: float = field(default_factory=time.perf_counter)
     admitted: float | None = None
     answering: float | None = None
@@ -45,6 +47,11 @@ class Session:
     def prefilling(self) -> bool:
         """Whether the prompt is still being read."""
         return self.answering is None
+
+    @property
+    def scoring(self) -> bool:
+        """Whether the prompt's own probabilities are wanted: then every row of it gets logits."""
+        return self.prefilling and self.request.prompt_logprobs is not None
 
     @property
     def n_wanted(self) -> int | None:
@@ -67,7 +74,8 @@ class Session:
         if self.sampler is not None:
             self.sampler.close()
             self.sampler = None
-        self.emit(Finish(self.choice, reason, self._usage(), self.text.stopped_by, error))
+        scored = tuple(self.scored)
+        self.emit(Finish(self.choice, reason, self._usage(), self.text.stopped_by, error, scored))
 
     def _usage(self) -> Usage:
         now = time.perf_counter()

@@ -40,8 +40,9 @@ def _check_limits(request: Request) -> None:
         raise InvalidRequest("max_tokens must not be negative; leave it out for no limit")
     if not 1 <= request.n <= MAX_CHOICES:
         raise InvalidRequest(f"n must be between 1 and {MAX_CHOICES}")
-    if request.logprobs is not None and not 0 <= request.logprobs <= MAX_LOGPROBS:
-        raise InvalidRequest(f"logprobs must be between 0 and {MAX_LOGPROBS}")
+    for n in (request.logprobs, request.prompt_logprobs):
+        if n is not None and not 0 <= n <= MAX_LOGPROBS:
+            raise InvalidRequest(f"logprobs must be between 0 and {MAX_LOGPROBS}")
     if any(not stop for stop in request.stop):
         raise InvalidRequest("a stop string must not be empty")
     if request.time_limit is not None and not request.time_limit > 0:
