@@ -1,4 +1,4 @@
-"""Drafters that nobody in the project wrote: the example package, and the one in the docs, as a stranger would install them."""
+"""Drafters that nobody in the project wrote, installed as a stranger would: the example, and the one in the docs."""
 
 from __future__ import annotations
 

@@ -17,9 +17,10 @@ from foretoken.llama.model import Model
 from foretoken.memory import Checkpoint, Fork, Memory, Ring, Trim
 from foretoken.types import Request, SamplingParams, Token
 from tests.conftest import TinyModel
-from tests.engine.harness import Adversary, Answer, finish, make_loop, submit
+from tests.engine.harness import ADVERSARIES, Adversary, Answer, finish, make_loop, submit
 from tests.laws.test_llama_laws import ATTENTION_ONLY, CASES, config_for
 
+LIVELY = ("qwen35", "qwen3next", "mamba2", "lfm2", "granitehybrid", "llama")
 GREEDY = SamplingParams(temperature=0)
 SEEDED = SamplingParams(temperature=0.9, top_k=20, min_p=0, repeat_penalty=1.1, seed=11)
 
@@ -93,6 +94,34 @@ def test_same_tokens_as_plain_decoding(arch: str, kind: type[Memory], n_slots: i
         for answers, expected in zip(found, plain, strict=True):
             assert [a.tokens for a in answers] == [a.tokens for a in expected], adversary
             assert [a.text for a in answers] == [a.text for a in expected]
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+@pytest.mark.parametrize(("arch", "kind", "n_slots"), [case for case in CASES if case[0] in LIVELY])
+def test_arrivals_and_cancels_beside_hostile_drafters(
+    adversary: str, arch: str, kind: type[Memory], n_slots: int, tiny_model: TinyModel
+) -> None:
+    """Thousands of requests come, go and are cancelled; whoever stays gets the plain answer."""
+    model = tiny_model(arch)
+    wanted = requests(model, random.Random(arch), 6)
+    plain = plain_answers(model, kind, wanted)
+    rng = random.Random(adversary + arch + kind.name)
+    drafter = Adversary(adversary, 2, model.vocabulary.n_tokens, oracle_of(plain, wanted))
+    with loop_over(model, kind, n_slots, [drafter]) as loop:
+        running = []
+        for _ in range(12):
+            which = rng.randrange(len(wanted))
+            sessions, answers = submit(loop, wanted[which])
+            for _ in range(rng.randint(0, 5)):
+                loop.step()
+            if rng.random() < 0.3:
+                rng.choice(sessions).cancelled = True
+            running.append((which, answers))
+        finish(loop)
+    for which, answers in running:
+        for answer, expected in zip(answers, plain[which], strict=True):
+            n = len(answer.tokens) if answer.reason == "cancelled" else len(expected.tokens)
+            assert answer.tokens == expected.tokens[:n]
 
 
 @pytest.mark.parametrize(("arch", "kind"), [("qwen35", Checkpoint), ("llama", Trim)])

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from foretoken.engine.loop import Loop
@@ -121,6 +122,40 @@ def test_the_sampler_is_asked_once_per_emitted_token() -> None:
     finish(loop)
     assert made[0].n_sampled == len(answer.tokens)
     assert made[0].closed
+
+
+class GrammarSampler(toy.ToySampler):
+    """Allows even and odd tokens in turn, as a grammar would allow keys and values: a sampler with a state."""
+
+    def __init__(self, backend: toy.ToyBackend, params: SamplingParams) -> None:
+        super().__init__(backend, params)
+        self._parity = 0
+
+    def sample(self, row: int) -> Token:
+        logits = self._backend.logits(row).copy()
+        logits[1 - self._parity :: 2] = -np.inf
+        logits[list(self._params.banned)] = -np.inf
+        self._parity = 1 - self._parity
+        self.n_sampled += 1
+        return int(logits.argmax())
+
+
+@pytest.mark.parametrize("adversary", ["random", "half-right"])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KIND_IDS)
+def test_a_sampler_with_rules_of_its_own(kind: type[Memory], adversary: str) -> None:
+    """Grammars advance with every emitted token and must never see a rejected one."""
+
+    def constrained(drafter: str | None) -> Loop:
+        loop = loop_for(kind, 1, drafter, seed=4)
+        loop.backend.sampler = lambda params, history: GrammarSampler(loop.backend, params)
+        return loop
+
+    request = Request([1, 2], GREEDY, max_tokens=60, ignore_eos=True)
+    loop = constrained(adversary)
+    _, (answer,) = submit(loop, request)
+    finish(loop)
+    assert answer.tokens == alone(lambda: constrained(None), request)[0].tokens
+    assert [token % 2 for token in answer.tokens] == [0, 1] * 30
 
 
 class FlippingBackend(toy.ToyBackend):
