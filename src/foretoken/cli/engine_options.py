@@ -20,6 +20,7 @@ _FAMILY = "ngram"
 _ENGINE: dict[str, tuple[Any, Any]] = {
     "model": (options.ModelArgument, None),
     "model_option": (options.ModelOption, None),
+    "repository": (options.Repository, None),
     "n_gpu_layers": (options.GpuLayers, -1),
     "n_ctx": (options.Context, None),
     "n_parallel": (options.Parallel, 1),
@@ -46,21 +47,26 @@ _ENGINE: dict[str, tuple[Any, Any]] = {
 }
 
 
-def takes_engine(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the engine's options; they reach it as one `config`."""
+def takes_engine(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the engine's options, some with other defaults; they reach it as one `config`."""
+    return functools.partial(_with_engine_options, defaults)
+
+
+def _with_engine_options(defaults: dict[str, Any], command: Callable[..., None]) -> Callable[..., None]:
+    engine = {name: (kind, defaults.get(name, default)) for name, (kind, default) in _ENGINE.items()}
     signature = inspect.signature(command, eval_str=True)
     own = [parameter for name, parameter in signature.parameters.items() if name != "config"]
     flags = dict(_drafter_flags())
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in {**_ENGINE, **{k: (v[0], None) for k, v in flags.items()}}.items()
+        for name, (annotation, default) in {**engine, **{k: (v[0], None) for k, v in flags.items()}}.items()
     ]
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> None:
         settings = {name: given.pop(name) for name in _ENGINE}
         chosen = {name: value for name in flags if (value := given.pop(name)) is not None}
-        path = model_path(settings.pop("model"), settings.pop("model_option"))
+        path = model_path(settings.pop("model"), settings.pop("model_option"), settings.pop("repository"))
         drafter_options = _by_drafter({flags[name][1]: value for name, value in chosen.items()}, settings)
         command(config=engine_config(path, drafter_options=drafter_options, **settings), **given)
 

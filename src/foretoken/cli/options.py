@@ -14,9 +14,15 @@ SAMPLING = "Sampling"
 SPECULATION = "Speculation"
 
 ModelArgument = Annotated[
-    str | None, Argument(metavar="[MODEL]", help="A GGUF file, or a name from `foretoken models`.")
+    str | None,
+    Argument(metavar="[MODEL]", help="A GGUF file, or a name from `foretoken models`; the embedded one without."),
 ]
 ModelOption = Annotated[str | None, Option("-m", "--model", help="The same as an option.", rich_help_panel=MODEL)]
+Repository = Annotated[
+    str | None,
+    Option("-hf", "--hf-repo", help="A GGUF of a Hugging Face repository: user/repo[:quant].", show_default=False,
+           rich_help_panel=MODEL),
+]  # fmt: skip
 GpuLayers = Annotated[
     int,
     Option("-ngl", "--n-gpu-layers", "--gpu-layers", help="Layers on the GPU; -1 is all.", rich_help_panel=MODEL),

@@ -20,7 +20,7 @@ from foretoken.speculation.statistics import line
 from foretoken.types import Chunk, Finish, Request, SamplingParams
 
 
-@takes_engine
+@takes_engine()
 def run(
     config: EngineConfig,
     prompt: options.Prompt = None,

@@ -6,6 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,18 +14,22 @@ import typer
 from typer import Option
 
 from foretoken.cli import options
-from foretoken.cli.settings import engine_config, model_path
+from foretoken.cli.engine_options import takes_engine
+from foretoken.config import EngineConfig
 from foretoken.errors import ConfigError
 from foretoken.server import logs
 from foretoken.server.auth import read_keys
 from foretoken.server.run import serve as run_server
-from foretoken.server.settings import ServerSettings
+from foretoken.server.settings import Reasoning, ServerSettings
 from foretoken.types import SamplingParams
 
 SERVER = "Server"
 LIMITS = "Limits"
 CHAT = "Chat"
 LOGS = "Logs"
+
+_SLOTS = 4
+"""As many as llama-server has: a server with one slot keeps everyone else waiting."""
 
 _LLAMA_NAMES = {
     "model_option": "MODEL", "n_gpu_layers": "N_GPU_LAYERS", "n_ctx": "CTX_SIZE", "n_parallel": "N_PARALLEL",
@@ -76,7 +81,7 @@ _ALIASES = {
 
 def _settings_file(context: typer.Context, value: Path | None) -> Path | None:
     names = [param.name for param in context.command.params if param.name]
-    context.default_map = defaults_from(names, os.environ, value)
+    context.default_map = {"n_parallel": _SLOTS, **defaults_from(names, os.environ, value)}
     return value
 
 
@@ -99,28 +104,22 @@ def _template(text: str | None, file: Path | None) -> str | None:
         raise ConfigError(f"cannot read the chat template in {file}: {error}") from None
 
 
+@takes_engine(n_parallel=4)
 def serve(
-    model: options.ModelArgument = None,
-    model_option: options.ModelOption = None,
-    host: Annotated[str, Option("--host", help="Where to listen; 0.0.0.0 is everywhere.", rich_help_panel=SERVER)] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, Option("--port", min=0, max=65535, help="0 takes a free one.", rich_help_panel=SERVER)] = 8080,
+    config: EngineConfig,
+    host: Annotated[str, Option(help="Where to listen; 0.0.0.0 is everywhere.", rich_help_panel=SERVER)] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.", rich_help_panel=SERVER)] = 8080,
     alias: Annotated[
         str | None, Option("-a", "--alias", help="The model's name in answers.", rich_help_panel=SERVER)
     ] = None,
     api_key: Annotated[
         list[str] | None,
-        Option("--api-key", help="Only answer with this key; several, or comma-separated.", rich_help_panel=SERVER),
+        Option(help="Only answer with this key; several, or comma-separated.", rich_help_panel=SERVER),
     ] = None,
-    api_key_file: Annotated[
-        Path | None, Option("--api-key-file", help="Keys, one per line.", rich_help_panel=SERVER)
-    ] = None,
-    cors_origin: Annotated[
-        list[str] | None, Option("--cors-origins", help="Web pages that may ask.", rich_help_panel=SERVER)
-    ] = None,
+    api_key_file: Annotated[Path | None, Option(help="Keys, one per line.", rich_help_panel=SERVER)] = None,
+    cors_origins: Annotated[list[str] | None, Option(help="Web pages that may ask.", rich_help_panel=SERVER)] = None,
     grace: Annotated[
-        float, Option("--grace", min=0, help="Seconds to finish running answers on Ctrl-C.", rich_help_panel=SERVER)
+        float, Option(min=0, help="Seconds for running answers when told to stop.", rich_help_panel=SERVER)
     ] = 30.0,
     settings_file: Annotated[
         Path | None,
@@ -132,21 +131,18 @@ def serve(
             rich_help_panel=SERVER,
         ),
     ] = None,
+    cache_prompt: Annotated[
+        bool, Option(help="Reuse what a slot still holds of a prompt.", rich_help_panel=options.SPEED)
+    ] = True,
     max_queue: Annotated[
-        int, Option("--max-queue", min=0, help="Requests that may wait; more get a 429.", rich_help_panel=LIMITS)
+        int, Option(min=1, help="Requests that may wait; more get a 429.", rich_help_panel=LIMITS)
     ] = 1024,
-    max_body: Annotated[int, Option("--max-body", min=1, help="Bytes of one request.", rich_help_panel=LIMITS)] = (
-        16 << 20
-    ),
-    max_prompt: Annotated[
-        int | None, Option("--max-prompt", min=1, help="Tokens of one prompt.", rich_help_panel=LIMITS)
-    ] = None,
+    max_body: Annotated[int, Option(min=1, help="Bytes of one request.", rich_help_panel=LIMITS)] = 16 << 20,
+    max_prompt: Annotated[int | None, Option(min=1, help="Tokens of one prompt.", rich_help_panel=LIMITS)] = None,
     max_streams: Annotated[
-        int | None, Option("--max-streams", min=1, help="Requests of one key at once.", rich_help_panel=LIMITS)
+        int | None, Option(min=1, help="Requests of one key at once.", rich_help_panel=LIMITS)
     ] = None,
-    time_limit: Annotated[
-        float | None, Option("--time-limit", min=0.001, help="Seconds per request.", rich_help_panel=LIMITS)
-    ] = None,
+    time_limit: Annotated[float | None, Option(min=0.001, help="Seconds per request.", rich_help_panel=LIMITS)] = None,
     n_predict: Annotated[
         int, Option("-n", "--predict", "--n-predict", help="Tokens per answer; -1 is no limit.", rich_help_panel=LIMITS)
     ] = -1,
@@ -154,14 +150,10 @@ def serve(
         str, Option("-rea", "--reasoning", help="on, off or auto: as the template does.", rich_help_panel=CHAT)
     ] = "auto",
     chat_template: Annotated[
-        str | None, Option("--chat-template", help="A jinja template instead of the model's.", rich_help_panel=CHAT)
+        str | None, Option(help="A jinja template instead of the model's.", rich_help_panel=CHAT)
     ] = None,
-    chat_template_file: Annotated[
-        Path | None, Option("--chat-template-file", help="The same from a file.", rich_help_panel=CHAT)
-    ] = None,
-    chat_template_kwargs: Annotated[
-        str | None, Option("--chat-template-kwargs", help="JSON for the template.", rich_help_panel=CHAT)
-    ] = None,
+    chat_template_file: Annotated[Path | None, Option(help="The same from a file.", rich_help_panel=CHAT)] = None,
+    chat_template_kwargs: Annotated[str | None, Option(help="JSON for the template.", rich_help_panel=CHAT)] = None,
     log_json: Annotated[bool, Option("--log-json", help="Log JSON lines.", rich_help_panel=LOGS)] = False,
     log_prompts: Annotated[bool, Option("--log-prompts", help="Log prompts too.", rich_help_panel=LOGS)] = False,
     verbose: options.Verbose = False,
@@ -171,59 +163,44 @@ def serve(
     min_p: options.MinP = 0.05,
     repeat_penalty: options.RepeatPenalty = 1.0,
     seed: options.Seed = None,
-    n_ctx: options.Context = None,
-    n_parallel: options.Parallel = 4,
-    threads: options.Threads = None,
-    n_batch: options.BatchSize = 2048,
-    n_ubatch: options.MicroBatch = 512,
-    n_gpu_layers: options.GpuLayers = -1,
-    flash_attention: options.FlashAttention = "auto",
-    kv_type_k: options.KvTypeK = None,
-    kv_type_v: options.KvTypeV = None,
-    unified: options.Unified = None,
-    cache_prompt: Annotated[
-        bool,
-        Option(
-            "--cache-prompt/--no-cache-prompt",
-            help="Reuse what a slot still holds of a prompt.",
-            rich_help_panel=options.SPEED,
-        ),
-    ] = True,
-    memory: options.MemoryOption = "auto",
-    exact: options.Exact = None,
-    check_integrity: options.CheckIntegrity = False,
-    spec_type: options.SpecType = "auto",
-    draft_max: options.DraftMax = 16,
-    draft_min: options.DraftMin = 0,
-    draft_p_min: options.DraftPMin = 0.0,
-    draft_model: options.DraftModel = None,
-    draft_gpu_layers: options.DraftGpuLayers = -1,
-    _jinja: Annotated[bool, Option("--jinja/--no-jinja", hidden=True)] = True,
-    _metrics: Annotated[bool, Option("--metrics", hidden=True)] = True,
-    _slots: Annotated[bool, Option("--slots", hidden=True)] = True,
-    _batching: Annotated[bool, Option("-cb", "--cont-batching", hidden=True)] = True,
-    _page: Annotated[bool, Option("--webui/--no-webui", "--ui/--no-ui", hidden=True)] = True,
+    jinja: Annotated[bool, Option(hidden=True)] = True,
+    metrics: Annotated[bool, Option("--metrics", hidden=True)] = True,
+    slots: Annotated[bool, Option("--slots", hidden=True)] = True,
+    batching: Annotated[bool, Option("-cb", "--cont-batching", hidden=True)] = True,
+    page: Annotated[bool, Option("--webui/--no-webui", "--ui/--no-ui", hidden=True)] = True,
 ) -> None:
-    """Answer OpenAI's and llama.cpp's clients over HTTP."""
+    """Answer OpenAI's and llama.cpp's clients over HTTP.
+
+    Every option is also read from FORETOKEN_<NAME>, from llama-server's own LLAMA_ARG_ variables, and from --config.
+    """
     logs.set_up(log_json, verbose)
-    if reasoning not in ("on", "off", "auto"):
-        raise ConfigError(f"--reasoning is on, off or auto, not {reasoning}")
-    config = engine_config(
-        model_path(model, model_option),
-        n_gpu_layers=n_gpu_layers, threads=threads, n_parallel=n_parallel, n_ctx=n_ctx, n_batch=n_batch,
-        n_ubatch=n_ubatch, flash_attention=flash_attention, kv_type_k=kv_type_k, kv_type_v=kv_type_v,
-        unified=unified, memory=memory, exact=exact, check_integrity=check_integrity, spec_type=spec_type,
-        draft_max=draft_max, draft_min=draft_min, draft_p_min=draft_p_min, draft_model=draft_model,
-        draft_gpu_layers=draft_gpu_layers, max_queue=max_queue,
-    )  # fmt: skip
     sampling = SamplingParams(
         temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty, seed=seed
     )
     settings = ServerSettings(
-        host=host, port=port, alias=alias, api_keys=read_keys(api_key or [], api_key_file),
-        cors_origins=tuple(cors_origin or ()), sampling=sampling, n_predict=None if n_predict < 0 else n_predict,
-        cache_prompt=cache_prompt, reasoning=reasoning, chat_template=_template(chat_template, chat_template_file),  # type: ignore[arg-type]
-        chat_template_kwargs=_object(chat_template_kwargs), max_body=max_body, max_prompt_tokens=max_prompt,
-        max_streams=max_streams, time_limit=time_limit, grace=grace, log_prompts=log_prompts,
-    )  # fmt: skip
-    run_server(config, settings)
+        host=host,
+        port=port,
+        alias=alias,
+        api_keys=read_keys(api_key or [], api_key_file),
+        cors_origins=tuple(cors_origins or ()),
+        sampling=sampling,
+        n_predict=None if n_predict < 0 else n_predict,
+        cache_prompt=cache_prompt,
+        reasoning=_reasoning(reasoning),
+        chat_template=_template(chat_template, chat_template_file),
+        chat_template_kwargs=_object(chat_template_kwargs),
+        max_body=max_body,
+        max_prompt_tokens=max_prompt,
+        max_streams=max_streams,
+        time_limit=time_limit,
+        grace=grace,
+        log_prompts=log_prompts,
+    )
+    run_server(replace(config, max_queue=max_queue), settings)
+
+
+def _reasoning(wish: str) -> Reasoning:
+    match wish:
+        case "on" | "off" | "auto":
+            return wish
+    raise ConfigError(f"--reasoning is on, off or auto, not {wish!r}")

@@ -6,8 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any, Literal
 
-import typer
-
+from foretoken.cli.models import resolve
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig, available_cores
 from foretoken.errors import ConfigError
 
@@ -20,14 +19,11 @@ def show_library_log(verbose: bool) -> None:
     logging.getLogger("foretoken.libllama").setLevel(logging.DEBUG if verbose else logging.ERROR)
 
 
-def model_path(argument: str | None, option: str | None) -> Path:
-    """The model named on the command line, once."""
+def model_path(argument: str | None, option: str | None, repository: str | None = None) -> Path:
+    """The model named on the command line, once; without a name, the one that comes with the package."""
     if argument and option:
-        raise typer.BadParameter(f"the model is named twice: {argument} and -m {option}")
-    name = argument or option
-    if name is None:
-        raise typer.BadParameter("name a GGUF file: `foretoken run -m FILE`")
-    return Path(name).expanduser()
+        raise ConfigError(f"the model is named twice: {argument} and -m {option}")
+    return resolve(argument or option, repository)
 
 
 def drafter_names(spec_type: str) -> tuple[str, ...]:
@@ -85,7 +81,7 @@ def engine_config(
         raise ConfigError("-md names a draft model, but --spec-type does not list draft-model")
     if "draft-model" in names and not draft_model:
         raise ConfigError("--spec-type draft-model needs the model: add -md FILE")
-    draft = ModelConfig(Path(draft_model).expanduser(), n_gpu_layers=draft_gpu_layers) if draft_model else None
+    draft = ModelConfig(resolve(draft_model), n_gpu_layers=draft_gpu_layers) if draft_model else None
     speculation = SpeculationConfig(
         names,
         plan=_plan(plan),

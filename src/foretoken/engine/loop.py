@@ -45,6 +45,7 @@ class Loop:
         self.speculator = speculator
         self.config = config
         self.scheduler = Scheduler(memory, backend.n_sequences)
+        self.n_decodes = 0
 
     @property
     def idle(self) -> bool:
@@ -72,6 +73,7 @@ class Loop:
             reading = any(part.session.prefilling for part in work)
             spans = [part.span for part in work]
             self.backend.decode(spans)
+            self.n_decodes += 1
             self.speculator.read(spans)
             for part in work:
                 self._settle(part)

