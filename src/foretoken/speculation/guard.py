@@ -88,7 +88,7 @@ class Guard:
         # The end is the model's to say: a row that confirms it would be a row wasted on nothing.
         stop = next((i for i, token in enumerate(tokens) if token in self._end_tokens), len(tokens))
         confidence = tuple(min(1.0, max(0.0, float(p))) for p in draft.confidence[:stop])
-        return Draft(tokens[:stop], confidence + (1.0,) * (stop - len(confidence)), self.name)
+        return Draft(tokens[:stop], confidence + (0.5,) * (stop - len(confidence)), self.name)
 
     def _fault(self, method: str, error: Exception) -> None:
         self.total.failures += 1

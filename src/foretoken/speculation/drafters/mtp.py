@@ -13,7 +13,6 @@ from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.host import Host
 from foretoken.types import SeqId, Token
 
-
 NOT_A_TOKEN = -1
 
 _CHUNK = 512

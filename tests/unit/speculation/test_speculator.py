@@ -1,0 +1,137 @@
+"""One door: drafters are asked fairly, judged honestly and counted exactly."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
+from foretoken.speculation.planner import FixedPlanner
+from foretoken.speculation.speculator import Speculator
+from foretoken.speculation.statistics import line
+
+
+class Scripted:
+    """Says what it is told to say, and notes what it is told."""
+
+    def __init__(self, name: str, says: Sequence[int] = (), costly: bool = False) -> None:
+        self.name = name
+        self.says = tuple(says)
+        self.costly = costly
+        self.calls: list[str] = []
+
+    def begin(self, seq: int, prompt: Sequence[int], owner: str) -> None:
+        self.calls.append(f"begin {seq} {owner}")
+
+    def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
+        self.calls.append("draft")
+        return [Draft(self.says, (0.9,) * len(self.says), self.name) for _ in asks]
+
+    def accept(self, seq: int, verdict: Verdict) -> None:
+        self.calls.append(f"accept {verdict.n_accepted}")
+
+    def end(self, seq: int) -> None:
+        self.calls.append(f"end {seq}")
+
+
+def speculator(*drafters: Scripted, n_max: int = 8, end_tokens: frozenset[int] = frozenset()) -> Speculator:
+    return Speculator(drafters, FixedPlanner(n_max=n_max), 100, end_tokens)
+
+
+def ask(n_max: int = 8) -> DraftAsk:
+    return DraftAsk(0, [1, 2, 3], n_max)
+
+
+def test_only_the_allowed_are_asked() -> None:
+    one, two = Scripted("one", [5]), Scripted("two", [6, 7])
+    s = speculator(one, two)
+    s.begin(0, [1], "ann", ["one"])
+    assert s.draft([ask()])[0].source == "one"
+    assert two.calls == []
+    s.end(0)
+    s.begin(0, [1], "ann", [])
+    assert s.draft([ask()]) == {}
+
+
+def test_feedback_goes_to_whoever_drafted() -> None:
+    one, two = Scripted("one", [5]), Scripted("two", [6, 7])
+    s = speculator(one, two)
+    s.begin(0, [1], "ann")
+    draft = s.draft([ask()])[0]
+    assert draft.source == "two", "two tokens promise more than one"
+    s.accept(0, Verdict(draft, (6, 9), 1))
+    assert "accept 1" in two.calls
+    assert not any(call.startswith("accept") for call in one.calls)
+    assert "begin 0 ann" in one.calls
+
+
+def test_drafts_end_before_the_end_of_the_answer() -> None:
+    s = speculator(Scripted("one", [5, 6, 99, 7]), end_tokens=frozenset({99}))
+    s.begin(0, [1], "")
+    assert s.draft([ask()])[0].tokens == (5, 6)
+
+
+def test_what_was_offered_but_not_verified_and_right_is_counted_as_missed() -> None:
+    s = speculator(Scripted("one", [5, 6, 7, 8]), Scripted("two", [5, 6]), n_max=2)
+    s.begin(0, [1], "")
+    draft = s.draft([ask()])[0]
+    s.accept(0, Verdict(draft, (5, 6, 7), 2))
+    s.draft([ask()])
+    s.accept(0, Verdict(NO_DRAFT, (8,), 0))
+    used = s.end(0)
+    missed = {name: usage.missed for name, usage in used.items()}
+    assert missed == {"one": 2, "two": 2} if draft.source == "one" else {"one": 4, "two": 0}
+
+
+def test_a_silent_drafter_is_asked_less_and_less_until_it_speaks() -> None:
+    one = Scripted("one")
+    s = speculator(one)
+    s.begin(0, [1], "")
+    for _ in range(100):
+        s.draft([ask()])
+    assert 30 <= one.calls.count("draft") <= 45
+    one.says = (5,)
+    before = one.calls.count("draft")
+    for _ in range(8):
+        s.draft([ask()])
+    assert one.calls.count("draft") - before >= 5
+
+
+def test_a_slow_drafter_is_reported(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretoken.speculation.guard.SLOW_MS", -1.0)
+    s = speculator(Scripted("one", [5]))
+    s.begin(0, [1], "")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            s.draft([ask()])
+    assert "took" in caplog.text
+    assert not s.guards[0].enabled
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 6)), max_size=30))
+def test_counters_add_up(steps: list[tuple[list[int], int]]) -> None:
+    drafter = Scripted("one")
+    s = speculator(drafter, n_max=4)
+    s.begin(0, [1], "")
+    emitted = 0
+    for says, right in steps:
+        drafter.says = tuple(says)
+        draft = s.draft([ask()]).get(0, NO_DRAFT)
+        n = min(right, len(draft))
+        tokens = (*draft.tokens[:n], 50)
+        emitted += len(tokens)
+        s.accept(0, Verdict(draft, tokens, n))
+        s.stepped(1 + len(draft), 1.0, False)
+    total = s.statistics["one"]
+    used = s.end(0)["one"]
+    assert total.offered == total.verified + total.unverified
+    assert total.verified == total.accepted + total.rejected
+    assert emitted == total.accepted + len(steps)
+    assert sum(total.accepted_at) == total.accepted
+    assert sum(total.verified_at) == total.verified
+    assert (used.offered, used.verified, used.accepted) == (total.offered, total.verified, total.accepted)
+    assert line("one", used).startswith("statistics one: #calls(b,g,a) = 1 ")
