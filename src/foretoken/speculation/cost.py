@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 _NEWS = 0.05
 """How much of a width's own estimate one measured step replaces."""
+_FAMILIAR = 4
+"""Steps of a width before what it takes says something about the machine and not about the width."""
 _DRIFT_NEWS = 0.1
 """The machine's speed and the context's length move all widths together, and faster."""
 _SURPRISE = 3.0
-"""A step that took this many times longer than expected says something about the machine, not the width."""
+"""A step that took many times longer than expected was held up: it counts as so many times, not as more."""
 
 
 class StepCost:
@@ -22,6 +24,7 @@ class StepCost:
         self._table = dict(sorted(table.items()))
         self._widths = list(self._table)
         self._drift = 1.0
+        self._seen: dict[int, int] = {}
         self._memo: dict[int, float] = {}
 
     def __call__(self, n_rows: int) -> float:
@@ -35,14 +38,18 @@ class StepCost:
 
     def observe(self, n_rows: int, ms: float) -> None:
         """Learn from a step that took `ms`."""
-        ratio = ms / self._base(n_rows)
-        if ratio > _SURPRISE * self._drift:
-            return
-        self._drift += _DRIFT_NEWS * (ratio - self._drift)
+        ratio = self.plausible(n_rows, ms) / self._base(n_rows)
+        if n_rows == 1 or self._seen.get(n_rows, 0) >= _FAMILIAR:
+            self._drift += _DRIFT_NEWS * (ratio - self._drift)
         if n_rows in self._table and n_rows != 1:
             # Width 1 anchors the scale: what moves it moves everything, and that is the drift.
-            self._table[n_rows] *= 1 + _NEWS * (ratio / self._drift - 1)
+            seen = self._seen[n_rows] = self._seen.get(n_rows, 0) + 1
+            self._table[n_rows] *= 1 + max(_NEWS, 1 / (1 + seen)) * (ratio / self._drift - 1)
             self._memo.clear()
+
+    def plausible(self, n_rows: int, ms: float) -> float:
+        """A measured time without what must have been a hiccup of the machine."""
+        return min(ms, _SURPRISE * self(n_rows))
 
     def _base(self, n_rows: int) -> float:
         if n_rows not in self._memo:
