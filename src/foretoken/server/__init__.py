@@ -1,0 +1,1 @@
+"""The HTTP side: OpenAI's endpoints, llama.cpp's own, and what an operator needs."""

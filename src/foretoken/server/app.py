@@ -1,0 +1,101 @@
+"""The HTTP application over a worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from foretoken.errors import ForetokenError
+from foretoken.server import native, openai, status
+from foretoken.server.bodies import body_schemas
+from foretoken.server.chat import ChatBody
+from foretoken.server.completion import CompletionBody
+from foretoken.server.errors import ApiError, as_api_error
+from foretoken.server.gate import Gate
+from foretoken.server.native_bodies import (
+    DetokenizeBody,
+    InfillBody,
+    NativeCompletionBody,
+    TemplateBody,
+    TokenizeBody,
+)
+from foretoken.server.service import Service
+from foretoken.server.sse import ClientGone, JsonAnswer
+
+_BODIES: list[type[BaseModel]] = [
+    ChatBody,
+    CompletionBody,
+    NativeCompletionBody,
+    InfillBody,
+    TokenizeBody,
+    DetokenizeBody,
+    TemplateBody,
+]
+
+
+def create_app(service: Service) -> FastAPI:
+    """Every route and every way to fail; the caller starts and closes the service."""
+    app = FastAPI(title="foretoken", version="1", docs_url=None, redoc_url=None)
+    for routes in (openai.router(service), native.router(service), status.router(service)):
+        app.include_router(routes)
+    for kind in (ApiError, ForetokenError, ValidationError, Exception):
+        app.add_exception_handler(kind, _failed)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    for gone in (ClientGone, ClientDisconnect):
+        app.add_exception_handler(gone, _left)
+    if service.settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(service.settings.cors_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["x-request-id"],
+        )
+    app.add_middleware(Gate, service=service)
+    _describe_bodies(app)
+    return app
+
+
+async def _failed(_: HttpRequest, error: Exception) -> Response:
+    answer = as_api_error(error)
+    return JsonAnswer(answer.body(), answer.status, answer.headers())
+
+
+async def _refused(_: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    words = {404: "there is no such endpoint", 405: "this endpoint does not take this method"}
+    answer = ApiError(error.status_code, words.get(error.status_code, str(error.detail)))
+    return JsonAnswer(answer.body(), answer.status, dict(error.headers or {}))
+
+
+async def _malformed(_: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return JsonAnswer(ApiError(400, f"{first['loc'][-1]}: {first['msg']}").body(), 400)
+
+
+async def _left(_: HttpRequest, __: Exception) -> Response:
+    return Response(status_code=499)
+
+
+def _describe_bodies(app: FastAPI) -> None:
+    """Routes read their bodies themselves; the OpenAPI document still says what may be in them."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = plain()
+            schema.setdefault("components", {}).setdefault("schemas", {}).update(body_schemas(_BODIES))
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,47 @@
+"""Reading a request's body, whatever its content type says: llama.cpp's clients often say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.requests import Request as HttpRequest
+
+from foretoken.server.errors import ApiError
+from foretoken.server.gate import too_large
+from foretoken.server.service import Service
+
+B = TypeVar("B", bound=BaseModel)
+
+_BODY_SECONDS = 60.0
+_REFERENCE = "#/components/schemas/{model}"
+
+
+async def read_body(http: HttpRequest, service: Service, kind: type[B]) -> B:
+    """The body as a model; too long, too slow or malformed bodies are refused with the reason."""
+    limit = service.settings.max_body
+    data = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for piece in http.stream():
+                data += piece
+                if len(data) > limit:
+                    raise too_large(limit)
+    except TimeoutError:
+        raise ApiError(408, "the body did not arrive in time") from None
+    return kind.model_validate_json(bytes(data) or b"null")
+
+
+def described(kind: type[BaseModel]) -> dict[str, Any]:
+    """The OpenAPI description of a route that reads its body by itself."""
+    reference = {"$ref": _REFERENCE.format(model=kind.__name__)}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}
+
+
+def body_schemas(kinds: list[type[BaseModel]]) -> dict[str, Any]:
+    """The schemas that `described` refers to."""
+    _, definitions = models_json_schema([(kind, "validation") for kind in kinds], ref_template=_REFERENCE)
+    found: dict[str, Any] = definitions.get("$defs", {})
+    return found

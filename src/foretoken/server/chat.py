@@ -1,0 +1,139 @@
+"""From a conversation to a prompt: what a chat body may say, through the model's template."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from foretoken.errors import InvalidRequest
+from foretoken.llama.vocabulary import Vocabulary
+from foretoken.server.fields import Count, GenerationFields, Int
+from foretoken.server.reasoning import OPEN
+from foretoken.server.service import Service
+from foretoken.types import Token
+
+_RESERVED = frozenset({"self", "messages", "add_generation_prompt", "bos_token", "eos_token"})
+_ROLES = {"developer": "system"}
+
+REFUSED = {
+    "tools": "tool calls are not supported",
+    "functions": "tool calls are not supported",
+    "function_call": "tool calls are not supported",
+    "audio": "this server reads and writes text only",
+    "web_search_options": "this server has no web search",
+    "store": "this server stores no answers",
+}
+"""OpenAI's fields that change the answer and that we cannot honour."""
+
+WITHOUT_EFFECT = frozenset(
+    {"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+     "parallel_tool_calls", "prediction", "tool_choice", "modalities", "response_format"}
+)  # fmt: skip
+"""OpenAI's fields that change no answer here, or that are checked where they could."""
+
+
+class ContentPart(BaseModel):
+    """A piece of a message."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    text: str | None = None
+
+
+class Message(BaseModel):
+    """One turn; what else it carries is for the template."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Annotated[str, Field(min_length=1, max_length=64)]
+    content: str | list[ContentPart] | None = None
+
+    def for_template(self) -> dict[str, Any]:
+        """The message as templates expect it: its content one text."""
+        content = self.content
+        if isinstance(content, list):
+            if any(part.type != "text" or part.text is None for part in content):
+                raise InvalidRequest("messages: this server reads text only")
+            content = "".join(part.text or "" for part in content)
+        if content is None and not self.model_extra:
+            raise InvalidRequest("messages: a message without content says nothing")
+        return {**(self.model_extra or {}), "role": _ROLES.get(self.role, self.role), "content": content or ""}
+
+
+class ConversationBody(BaseModel):
+    """Messages, and what the template may be told."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    reasoning_effort: Annotated[str, Field(max_length=64)] | None = None
+
+
+class StreamOptions(BaseModel):
+    """What a stream carries besides the answer."""
+
+    include_usage: bool | None = None
+
+
+class ChatBody(ConversationBody, GenerationFields):
+    """The body of /v1/chat/completions."""
+
+    max_tokens: Int | None = None
+    max_completion_tokens: Int | None = None
+    n_predict: Int | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    n_probs: Count | None = None
+    stream_options: StreamOptions | None = None
+    reasoning_format: Literal["none", "deepseek", "auto"] | None = None
+
+    def check(self) -> list[str]:
+        """Refuse what cannot be honoured; returns the names of unknown fields."""
+        unknown = self.refuse_unsupported(REFUSED)
+        extra = self.model_extra or {}
+        if extra.get("tool_choice") not in (None, "none", "auto"):
+            raise InvalidRequest("tool_choice: tool calls are not supported")
+        if extra.get("modalities") not in (None, ["text"]):
+            raise InvalidRequest("modalities: this server writes text only")
+        check_response_format(extra.get("response_format"))
+        return [name for name in unknown if name not in WITHOUT_EFFECT]
+
+
+def check_response_format(value: Any) -> None:
+    if value not in (None, {}, {"type": "text"}):
+        raise InvalidRequest("response_format: only text is supported")
+
+
+def render(service: Service, body: ConversationBody) -> str:
+    """The prompt for a conversation, as text."""
+    settings = service.settings
+    variables: dict[str, Any] = {**settings.chat_template_kwargs, **(body.chat_template_kwargs or {})}
+    for name in variables:
+        if name in _RESERVED:
+            raise InvalidRequest(f"chat_template_kwargs: {name} is set by the server")
+    if settings.reasoning != "auto":
+        variables.setdefault("enable_thinking", settings.reasoning == "on")
+    if body.reasoning_effort is not None:
+        variables.setdefault("reasoning_effort", body.reasoning_effort)
+    messages = [message.for_template() for message in body.messages]
+    answering = body.add_generation_prompt is not False
+    begun = ""
+    if answering and len(messages) > 1 and messages[-1]["role"] == "assistant":
+        # As llama.cpp's server does: a conversation that ends with the assistant is to be continued there.
+        begun = messages.pop()["content"]
+    return service.template.render(messages, add_generation_prompt=answering, **variables) + begun
+
+
+def tokens_of(text: str, vocabulary: Vocabulary) -> list[Token]:
+    """A rendered prompt's tokens; a template that writes the first token itself does not get it twice."""
+    first = vocabulary.bos
+    written = first is not None and text.encode("utf-8", "replace").startswith(vocabulary.piece(first))
+    return vocabulary.tokenize(text, add_special=not written)
+
+
+def thinks_first(prompt: str) -> bool:
+    """Whether the prompt ends inside a thought, so that the answer begins there."""
+    return prompt.rstrip().endswith(OPEN)

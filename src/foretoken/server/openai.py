@@ -1,0 +1,130 @@
+"""OpenAI's endpoints: models, chat completions and completions."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from foretoken.server import chat
+from foretoken.server.bodies import described, read_body
+from foretoken.server.chat import ChatBody
+from foretoken.server.completion import CompletionBody
+from foretoken.server.errors import ApiError
+from foretoken.server.infill import infill_tokens
+from foretoken.server.openai_writers import ChatWriter, CompletionWriter
+from foretoken.server.prompts import prompt_tokens, split_prompts
+from foretoken.server.respond import record_of, respond
+from foretoken.server.service import Service
+from foretoken.types import Token
+
+
+def router(service: Service) -> APIRouter:
+    """The routes of OpenAI's API, with llama.cpp's shorter names beside them."""
+    routes = APIRouter(tags=["OpenAI"])
+    started = int(time.time())
+
+    @routes.get("/models", include_in_schema=False)
+    @routes.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [_model(service, started)] if service.loaded else []}
+
+    @routes.get("/v1/models/{name:path}")
+    async def model(name: str) -> dict[str, Any]:
+        found = _model(service, started)
+        if name not in (found["id"], *found["aliases"]):
+            raise ApiError(404, f"there is no model named {name}; this server has {found['id']}")
+        return found
+
+    @routes.post("/chat/completions", include_in_schema=False)
+    @routes.post("/v1/chat/completions", openapi_extra=described(ChatBody))
+    async def chat_completions(http: HttpRequest) -> Response:
+        return await _chat(service, http)
+
+    @routes.post("/v1/completions", openapi_extra=described(CompletionBody))
+    async def completions(http: HttpRequest) -> Response:
+        return await _complete(service, http)
+
+    return routes
+
+
+def _model(service: Service, started: int) -> dict[str, Any]:
+    properties = service.properties
+    return {
+        "id": service.model_name,
+        "object": "model",
+        "created": started,
+        "owned_by": "foretoken",
+        "aliases": [Path(properties.model_path).stem],
+        "meta": {
+            "n_vocab": properties.n_vocab,
+            "n_ctx": properties.n_ctx,
+            "n_ctx_train": properties.n_ctx_train,
+            "n_embd": int(properties.metadata.get("embedding_length", "0")),
+            "n_params": properties.n_parameters,
+            "size": properties.n_bytes,
+        },
+    }
+
+
+async def _chat(service: Service, http: HttpRequest) -> Response:
+    body = await read_body(http, service, ChatBody)
+    unknown = body.check()
+    vocabulary = service.vocabulary
+    prompt = chat.render(service, body)
+    tokens = await service.tokenizing(chat.tokens_of, prompt, vocabulary, size=len(prompt))
+    n = body.n or 1
+    service.check_choices(n)
+    logprobs = (body.top_logprobs or body.n_probs or 0) if body.logprobs or body.top_logprobs else None
+    request = service.request(
+        body,
+        tokens,
+        record_of(http).owner,
+        max_tokens=_first(body.max_completion_tokens, body.max_tokens, body.n_predict),
+        n=n,
+        logprobs=logprobs,
+    )
+    thinking = None if body.reasoning_format == "none" else chat.thinks_first(prompt)
+    writer = ChatWriter(service, body, n, thinking, logprobs is not None)
+    return await respond(http, service, [request], writer, stream=bool(body.stream), unknown=unknown)
+
+
+async def _complete(service: Service, http: HttpRequest) -> Response:
+    body = await read_body(http, service, CompletionBody)
+    unknown = body.check()
+    prompts = split_prompts(body.prompt)
+    n = body.n or 1
+    service.check_choices(n * len(prompts))
+    owner = record_of(http).owner
+    max_tokens = _first(body.max_tokens, body.max_completion_tokens, body.n_predict)
+    requests = [
+        service.request(
+            body,
+            tokens,
+            owner,
+            max_tokens=max_tokens,
+            n=n,
+            logprobs=body.n_logprobs,
+            prompt_logprobs=body.n_prompt_logprobs,
+        )
+        for tokens in [await _prompt(service, body, prompt, max_tokens) for prompt in prompts]
+    ]
+    echoes = [service.prompt_text(one) for one in requests] if body.echo else []
+    writer = CompletionWriter(service, body, n, len(prompts), echoes)
+    return await respond(http, service, requests, writer, stream=bool(body.stream), unknown=unknown)
+
+
+async def _prompt(service: Service, body: CompletionBody, prompt: Any, max_tokens: int | None) -> list[Token]:
+    vocabulary = service.vocabulary
+    size = len(prompt) if isinstance(prompt, str | list) else 0
+    if body.suffix:
+        return infill_tokens(vocabulary, prompt, body.suffix, [], [], service.properties.n_ctx, max_tokens)
+    return await service.tokenizing(prompt_tokens, prompt, vocabulary, size=size)
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,158 @@
+"""How OpenAI's endpoints write their answers, whole and in pieces."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from foretoken.server.chat import ChatBody
+from foretoken.server.completion import CompletionBody, LogprobLists
+from foretoken.server.reasoning import Part, ReasoningParser
+from foretoken.server.service import Service
+from foretoken.server.shapes import Choice, finish_reason, probabilities, timings, usage_body
+from foretoken.server.sse import DONE
+from foretoken.types import Chunk, Event, Finish
+
+
+class _OpenAiWriter:
+    """What both endpoints have in common."""
+
+    last_line = DONE
+
+    def __init__(self, service: Service, prefix: str, kind: str, with_usage: bool, n_prompts: int) -> None:
+        self._vocabulary = service.vocabulary
+        self._n_prompts = n_prompts
+        self._with_usage = with_usage
+        self._head = {
+            "id": f"{prefix}-{secrets.token_hex(12)}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": service.model_name,
+            "system_fingerprint": service.properties.library,
+        }
+
+    def opening(self) -> Iterator[Any]:
+        yield from ()
+
+    def closing(self, choices: Sequence[Choice]) -> Iterator[Any]:
+        """The usage comes in an event of its own, if it was asked for."""
+        if self._with_usage:
+            yield {**self._head, "choices": [], **self._cost(choices)}
+
+    def _cost(self, choices: Sequence[Choice]) -> dict[str, Any]:
+        finishes = [choice.finish for choice in choices if choice.finish]
+        longest = max((finish.usage for finish in finishes), key=lambda usage: usage.generation_ms)
+        return {"usage": usage_body(finishes, self._n_prompts), "timings": timings(longest)}
+
+
+class ChatWriter(_OpenAiWriter):
+    """/v1/chat/completions; `thinking` None leaves thoughts in the text."""
+
+    def __init__(self, service: Service, body: ChatBody, n: int, thinking: bool | None, with_logprobs: bool) -> None:
+        kind = "chat.completion.chunk" if body.stream else "chat.completion"
+        with_usage = bool(body.stream_options and body.stream_options.include_usage)
+        super().__init__(service, "chatcmpl", kind, with_usage, 1)
+        self._n = n
+        self._with_logprobs = with_logprobs
+        self._thinking = thinking
+        self._parsers = [self._parser() for _ in range(n)]
+
+    def _parser(self) -> ReasoningParser | None:
+        return None if self._thinking is None else ReasoningParser(self._thinking)
+
+    def whole(self, choices: Sequence[Choice]) -> Any:
+        bodies = [self._choice(number, choice) for number, choice in enumerate(choices)]
+        return {**self._head, "choices": bodies, **self._cost(choices)}
+
+    def _choice(self, number: int, choice: Choice) -> dict[str, Any]:
+        assert choice.finish is not None
+        parser = self._parser()
+        part = Part(choice.text)
+        if parser is not None:
+            first, last = parser.push(choice.text), parser.finish()
+            part = Part(first.content + last.content, first.reasoning + last.reasoning)
+        message: dict[str, Any] = {"role": "assistant", "content": part.content}
+        if part.reasoning:
+            message["reasoning_content"] = part.reasoning
+        return {
+            "index": number,
+            "message": message,
+            "logprobs": self._logprobs(choice),
+            "finish_reason": finish_reason(choice.finish),
+        }
+
+    def _logprobs(self, piece: Choice | Chunk) -> dict[str, Any] | None:
+        if not self._with_logprobs:
+            return None
+        return {"content": probabilities(piece.tokens, self._vocabulary), "refusal": None}
+
+    def opening(self) -> Iterator[Any]:
+        for number in range(self._n):
+            yield self._event(number, {"role": "assistant", "content": None})
+
+    def piece(self, number: int, event: Event, choice: Choice) -> Iterator[Any]:
+        parser = self._parsers[number]
+        if isinstance(event, Finish):
+            rest = parser.finish() if parser else Part()
+            if delta := _delta(rest):
+                yield self._event(number, delta)
+            yield self._event(number, {}, finish_reason(event)) | {"timings": timings(event.usage)}
+            return
+        delta = _delta(parser.push(event.text) if parser else Part(event.text))
+        if delta or (self._with_logprobs and event.tokens):
+            yield self._event(number, delta, logprobs=self._logprobs(event))
+
+    def _event(
+        self, number: int, delta: dict[str, Any], finish: str | None = None, logprobs: Any = None
+    ) -> dict[str, Any]:
+        choice = {"index": number, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+        return {**self._head, "choices": [choice]}
+
+
+def _delta(part: Part) -> dict[str, Any]:
+    found = {"content": part.content, "reasoning_content": part.reasoning}
+    return {name: text for name, text in found.items() if text}
+
+
+class CompletionWriter(_OpenAiWriter):
+    """/v1/completions."""
+
+    def __init__(self, service: Service, body: CompletionBody, n: int, n_prompts: int, echoes: Sequence[str]) -> None:
+        with_usage = bool(body.stream_options and body.stream_options.include_usage)
+        super().__init__(service, "cmpl", "text_completion", with_usage, n_prompts)
+        self._echoes = [echoes[number // n] if echoes else "" for number in range(n * n_prompts)]
+        self._logprobs: list[LogprobLists] = []
+        if body.n_logprobs is not None:
+            self._logprobs = [LogprobLists(service.vocabulary, echo) for echo in self._echoes]
+
+    def whole(self, choices: Sequence[Choice]) -> Any:
+        bodies = [
+            self._choice(number, self._echoes[number] + choice.text, choice, choice.finish)
+            for number, choice in enumerate(choices)
+        ]
+        return {**self._head, "choices": bodies, **self._cost(choices)}
+
+    def opening(self) -> Iterator[Any]:
+        for number, echo in enumerate(self._echoes):
+            if echo:
+                yield {**self._head, "choices": [self._choice(number, echo, None, None)]}
+
+    def piece(self, number: int, event: Event, choice: Choice) -> Iterator[Any]:
+        if isinstance(event, Finish):
+            end = self._choice(number, "", None, event)
+            yield {**self._head, "choices": [end], "timings": timings(event.usage)}
+        elif event.text or (self._logprobs and event.tokens):
+            yield {**self._head, "choices": [self._choice(number, event.text, event, None)]}
+
+    def _choice(self, number: int, text: str, said: Choice | Chunk | None, finish: Finish | None) -> dict[str, Any]:
+        logprobs = None
+        if self._logprobs and said is not None:
+            logprobs = self._logprobs[number].take(said.tokens, finish.prompt if finish else ())
+        return {
+            "index": number,
+            "text": text,
+            "logprobs": logprobs,
+            "finish_reason": finish_reason(finish) if finish else None,
+        }

@@ -1,0 +1,111 @@
+"""From submitted requests to an HTTP response: all at once, or as a stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from foretoken.server.answering import Answering, Numbered
+from foretoken.server.cuts import Cut, cutting
+from foretoken.server.record import Record
+from foretoken.server.service import Service
+from foretoken.server.shapes import Choice
+from foretoken.server.sse import KEEP_ALIVE, EventStream, JsonAnswer, line, unless_gone
+from foretoken.types import Event, Request
+
+
+class Writer(Protocol):
+    """How one endpoint writes its answers."""
+
+    last_line: bytes
+
+    def whole(self, choices: Sequence[Choice]) -> Any:
+        """The body that holds everything."""
+        ...
+
+    def opening(self) -> Iterable[Any]:
+        """Events before the first text."""
+        ...
+
+    def piece(self, number: int, event: Event, choice: Choice) -> Iterable[Any]:
+        """Events for something that happened; `choice` has taken it already."""
+        ...
+
+    def closing(self, choices: Sequence[Choice]) -> Iterable[Any]:
+        """Events after the last choice is over."""
+        ...
+
+
+def record_of(http: HttpRequest) -> Record:
+    record: Record = http.scope["state"]["record"]
+    return record
+
+
+async def respond(
+    http: HttpRequest,
+    service: Service,
+    requests: Sequence[Request],
+    writer: Writer,
+    *,
+    stream: bool,
+    unknown: Sequence[str] = (),
+    cut: Cut | None = None,
+) -> Response:
+    """Submit the requests and answer; a client that leaves takes its requests along."""
+    headers = {"x-ignored-fields": ", ".join(_printable(unknown))} if unknown else {}
+    record = record_of(http)
+    if service.settings.log_prompts:
+        record.prompt = "\n".join(service.prompt_text(one) for one in requests)
+    answering = Answering(service, requests, record)
+    n_choices = sum(request.n for request in requests)
+    try:
+        if not stream:
+            choices = await unless_gone(_collect(answering, n_choices, cut), http.receive)
+            return JsonAnswer(writer.whole(choices), headers=headers)
+        lines = _lines(answering, n_choices, writer, service.settings.keep_alive, cut)
+        return EventStream(lines, headers, answering.close)
+    except BaseException:
+        answering.close()
+        raise
+
+
+async def _collect(answering: Answering, n_choices: int, cut: Cut | None) -> list[Choice]:
+    choices = [Choice() for _ in range(n_choices)]
+    async with aclosing(_events(answering, None, cut)) as events:
+        async for item in events:
+            if item is not None:
+                choices[item[0]].take(item[1])
+    return choices
+
+
+async def _lines(
+    answering: Answering, n_choices: int, writer: Writer, quiet: float, cut: Cut | None
+) -> AsyncGenerator[bytes, None]:
+    choices = [Choice() for _ in range(n_choices)]
+    opened = False
+    async with aclosing(_events(answering, quiet, cut)) as events:
+        async for item in events:
+            if item is None:
+                yield KEEP_ALIVE
+                continue
+            if not opened:
+                opened = True
+                for data in writer.opening():
+                    yield line(data)
+            number, event = item
+            choices[number].take(event)
+            if told := b"".join(line(data) for data in writer.piece(number, event, choices[number])):
+                yield told
+    yield b"".join(line(data) for data in writer.closing(choices)) + writer.last_line
+
+
+def _events(answering: Answering, quiet: float | None, cut: Cut | None) -> AsyncGenerator[Numbered | None, None]:
+    return answering.events(quiet) if cut is None else cutting(answering, quiet, cut)
+
+
+def _printable(names: Sequence[str]) -> list[str]:
+    return [name.encode("ascii", "backslashreplace").decode()[:64] for name in names[:16] if name.isprintable()]

@@ -1,0 +1,142 @@
+"""What every endpoint shares: the worker, the vocabulary, the template, the settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from foretoken.chat import ChatTemplate
+from foretoken.engine.validation import prompt_tokens as validated
+from foretoken.errors import PromptTooLong
+from foretoken.llama.vocabulary import Vocabulary
+from foretoken.server.auth import Keys
+from foretoken.server.errors import ApiError
+from foretoken.server.fields import GenerationFields
+from foretoken.server.limits import Pace, Streams
+from foretoken.server.metrics import Metrics
+from foretoken.server.sampling import sampling_params, speculation_params
+from foretoken.server.settings import ServerSettings
+from foretoken.types import Request, Token
+from foretoken.worker.messages import Properties
+from foretoken.worker.supervisor import Supervisor
+from foretoken.worker.vocabulary import open_vocabulary
+
+T = TypeVar("T")
+
+_LONG_TEXT = 8192
+"""Characters from which on a text is tokenised in a thread, so that other streams go on meanwhile."""
+
+
+class Service:
+    """The server's parts; vocabulary and template are there once the model has been loaded."""
+
+    def __init__(self, worker: Supervisor, settings: ServerSettings) -> None:
+        self.worker = worker
+        self.settings = settings
+        self.keys = Keys(settings.api_keys)
+        self.streams = Streams(settings.max_streams)
+        self.pace = Pace()
+        self.metrics = Metrics(worker)
+        self._vocabulary: Vocabulary | None = None
+        self._template: ChatTemplate | None = None
+        self._open = ExitStack()
+
+    async def start(self) -> Properties:
+        """Load the model in the worker, then its vocabulary here."""
+        properties = await self.worker.start()
+        path = Path(properties.model_path)
+        vocabulary = await asyncio.to_thread(self._open.enter_context, open_vocabulary(path))
+        source = self.settings.chat_template or properties.chat_template
+        names = [
+            vocabulary.piece(token).decode("utf-8", "replace") if token is not None else ""
+            for token in (vocabulary.bos, vocabulary.eos)
+        ]
+        self._template = ChatTemplate(source, *names)
+        self._vocabulary = vocabulary
+        return properties
+
+    async def close(self) -> None:
+        await self.worker.close()
+        self._vocabulary = None
+        self._open.close()
+
+    @property
+    def loaded(self) -> bool:
+        return self._vocabulary is not None
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        if self._vocabulary is None:
+            raise ApiError(503, "Loading model", retry_after=2)
+        return self._vocabulary
+
+    @property
+    def template(self) -> ChatTemplate:
+        if self._template is None:
+            raise ApiError(503, "Loading model", retry_after=2)
+        return self._template
+
+    @property
+    def properties(self) -> Properties:
+        if self.worker.properties is None:
+            raise ApiError(503, "Loading model", retry_after=2)
+        return self.worker.properties
+
+    @property
+    def model_name(self) -> str:
+        """What the model is called in answers."""
+        if self.settings.alias is not None:
+            return self.settings.alias
+        properties = self.worker.properties
+        return Path(properties.model_path).name if properties else "loading"
+
+    async def tokenizing(self, function: Callable[..., T], *args: Any, size: int) -> T:
+        """Run something that tokenises `size` characters, out of the way when they are many."""
+        return function(*args) if size < _LONG_TEXT else await asyncio.to_thread(function, *args)
+
+    def request(
+        self,
+        body: GenerationFields,
+        tokens: list[Token],
+        owner: str,
+        *,
+        max_tokens: int | None,
+        n: int = 1,
+        logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
+    ) -> Request:
+        """The engine's request for one prompt, checked as the engine itself would."""
+        settings, n_ctx = self.settings, self.properties.n_ctx
+        limit = settings.max_prompt_tokens
+        if limit is not None and len(tokens) > limit:
+            raise PromptTooLong(len(tokens), limit)
+        keep = len(tokens) if body.n_keep == -1 else body.n_keep or 0
+        request = Request(
+            tokens,
+            sampling_params(body, settings.sampling, self.vocabulary, n_ctx),
+            max_tokens=settings.n_predict if max_tokens is None else None if max_tokens < 0 else max_tokens,
+            stop=body.stops,
+            n=n,
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
+            ignore_eos=bool(body.ignore_eos),
+            time_limit=settings.time_limit,
+            cache_prompt=settings.cache_prompt if body.cache_prompt is None else body.cache_prompt,
+            n_keep=keep,
+            speculation=speculation_params(body.speculative, self.properties.drafters),
+            owner=owner,
+        )
+        validated(request, self.vocabulary, n_ctx)
+        return request
+
+    def prompt_text(self, request: Request) -> str:
+        """The prompt as the model sees it, special tokens by their names."""
+        assert not isinstance(request.prompt, str | bytes)
+        return self.vocabulary.detokenize(request.prompt)
+
+    def check_choices(self, n: int) -> None:
+        if n > self.settings.max_choices:
+            raise ApiError(400, f"prompts times choices may be at most {self.settings.max_choices}, not {n}", param="n")

@@ -1,0 +1,204 @@
+"""What the server and the worker process say to each other: structs, packed and framed by their length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foretoken.config import EngineConfig
+from foretoken.types import Chunk, Finish, Request, Token
+
+_HEADER = 4
+
+
+class Properties(msgspec.Struct, frozen=True):
+    """What the server wants to know of a loaded engine."""
+
+    model_path: str
+    model_name: str
+    description: str
+    architecture: str
+    library: str
+    n_slots: int
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    n_parameters: int
+    n_bytes: int
+    drafters: tuple[str, ...]
+    metadata: dict[str, str]
+    chat_template: str | None = None
+
+
+class SlotState(msgspec.Struct, frozen=True):
+    """One slot as it is between two steps."""
+
+    id: int
+    n_ctx: int
+    n_tokens: int
+    n_cached: int
+    request: str | None = None
+    choice: int = 0
+    n_prompt: int = 0
+    n_emitted: int = 0
+    n_wanted: int | None = None
+    prefilling: bool = False
+
+
+class Start(msgspec.Struct, frozen=True, tag=True):
+    """The first order: load this."""
+
+    config: EngineConfig
+    log_level: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest(Request):
+    """A request whose prompt is tokens already: text never reaches the worker."""
+
+    prompt: tuple[Token, ...]
+
+    @classmethod
+    def of(cls, request: Request) -> TokenRequest:
+        if isinstance(request.prompt, str | bytes):
+            raise TypeError("tokenise the prompt before it goes to the worker")
+        values = {field.name: getattr(request, field.name) for field in fields(request)}
+        return cls(**{**values, "prompt": tuple(request.prompt)})
+
+
+class Submit(msgspec.Struct, frozen=True, tag=True):
+    """Answer this request."""
+
+    request: TokenRequest
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """Nobody waits for this request any more."""
+
+    id: str
+
+
+class AskSlots(msgspec.Struct, frozen=True, tag=True):
+    """Say what every slot is doing."""
+
+    number: int
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """End now."""
+
+
+Order = Start | Submit | Cancel | AskSlots | Stop
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The model is loaded; requests may come."""
+
+    properties: Properties
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """The engine cannot start, and this is why."""
+
+    message: str
+
+
+class Said(msgspec.Struct, frozen=True, tag=True):
+    """Text of a request's answer."""
+
+    id: str
+    chunk: Chunk
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    """One choice of a request is over."""
+
+    id: str
+    finish: Finish
+
+
+class Invalid(msgspec.Struct, frozen=True, tag=True):
+    """The request can never be served as it is."""
+
+    id: str
+    message: str
+
+
+class Slots(msgspec.Struct, frozen=True, tag=True):
+    """The answer to `AskSlots`."""
+
+    number: int
+    slots: tuple[SlotState, ...]
+    n_decodes: int
+    """Batches computed since this worker started."""
+
+
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """A line of the worker's log."""
+
+    level: int
+    logger: str
+    text: str
+
+
+class Died(msgspec.Struct, frozen=True, tag=True):
+    """The engine's thread is gone; the process ends after this."""
+
+    message: str
+
+
+Report = Ready | Refused | Said | Ended | Invalid | Slots | Logged | Died
+
+
+def _encode_other(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} cannot be sent")
+
+
+def _decode_other(kind: type, value: Any) -> Any:
+    if issubclass(kind, Path):
+        return kind(value)
+    raise NotImplementedError(f"{kind.__name__} cannot be received")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)
+_orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order, dec_hook=_decode_other)
+_reports: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report, dec_hook=_decode_other)
+
+
+def pack(message: Order | Report) -> bytes:
+    """A message as it goes over the pipe: its length, then itself."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(_HEADER, "big") + body
+
+
+def read_order(frame: bytes) -> Order:
+    return _orders.decode(frame)
+
+
+def read_report(frame: bytes) -> Report:
+    return _reports.decode(frame)
+
+
+class Frames:
+    """Cuts a stream of bytes back into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The messages completed by this piece of the stream."""
+        self._buffer += data
+        at = 0
+        while len(self._buffer) - at >= _HEADER:
+            end = at + _HEADER + int.from_bytes(self._buffer[at : at + _HEADER], "big")
+            if end > len(self._buffer):
+                break
+            yield bytes(self._buffer[at + _HEADER : end])
+            at = end
+        del self._buffer[:at]

@@ -1,0 +1,247 @@
+"""Keeps a worker process alive and stands between it and everyone who asks it something."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from itertools import count
+from typing import Literal
+
+from foretoken.config import EngineConfig
+from foretoken.errors import EngineStopped, InvalidRequest
+from foretoken.types import Chunk, Event, Finish, Request, Usage
+from foretoken.worker import messages
+from foretoken.worker.backoff import Backoff
+from foretoken.worker.messages import Ended, Properties, Report, Said, SlotState, TokenRequest
+from foretoken.worker.process import Process, StartFailed
+from foretoken.worker.tickets import Line, Ticket
+
+log = logging.getLogger("foretoken.worker")
+
+State = Literal["loading", "ready", "restarting", "stopping", "failed"]
+
+_MAX_INSIDE = 4096
+_STOP_SECONDS = 5.0
+
+
+class Supervisor:
+    """One engine that survives its own death, for one event loop."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.state: State = "loading"
+        self.properties: Properties | None = None
+        self.reason: str | None = None
+        """Why the worker died last, or why it could not start."""
+        self.n_restarts = 0
+        self.n_decodes = 0
+        """Batches computed by this worker, as of the last look at its slots."""
+        # The line is kept here: inside, whatever was handed over is always accepted.
+        self._config = replace(config, max_queue=max(config.max_queue, _MAX_INSIDE))
+        self._line = Line(config.max_queue)
+        self._process: Process | None = None
+        self._numbers = count(1)
+        self._asked: dict[int, asyncio.Future[tuple[SlotState, ...]]] = {}
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def n_waiting(self) -> int:
+        """Requests that wait for a slot."""
+        return self._line.n_waiting
+
+    @property
+    def n_running(self) -> int:
+        """Requests that are being answered."""
+        return len(self._line.waiting) + len(self._line.inside) - self._line.n_waiting
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process number, while there is one."""
+        return self._process.pid if self._process else None
+
+    async def start(self) -> Properties:
+        """Start the worker and wait until its model is loaded; `EngineStopped` says why it could not be."""
+        self._task = asyncio.create_task(self._run())
+        while self.state == "loading":
+            self._changed.clear()
+            await self._changed.wait()
+        if self.properties is None:
+            raise EngineStopped(self.reason or "the worker was stopped")
+        return self.properties
+
+    async def failed(self) -> str:
+        """Wait until the worker is given up; returns why."""
+        while self.state != "failed":
+            self._changed.clear()
+            await self._changed.wait()
+        return self.reason or "unknown"
+
+    async def generate(self, request: Request) -> AsyncIterator[Event]:
+        """The events of a request as they happen; leaving the loop early cancels it."""
+        events: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        ticket = self.submit(request, events.put_nowait)
+        try:
+            remaining = request.n
+            while remaining:
+                event = await events.get()
+                if isinstance(event, Exception):
+                    raise event
+                remaining -= isinstance(event, Finish)
+                yield event
+        finally:
+            self.cancel(ticket)
+
+    def submit(self, request: Request, deliver: Callable[[Event | Exception], None]) -> Ticket:
+        """Put a request in line; its events, or the reason why there are none, are delivered."""
+        if self.state in ("stopping", "failed"):
+            raise EngineStopped(self._refusal())
+        ticket = Ticket(request, deliver)
+        self._line.add(ticket)
+        self._hand_over()
+        return ticket
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Forget a request, wherever it is; does nothing when it is over."""
+        ticket.cancelled = True
+        if not self._line.leave(ticket) and ticket.request.id in self._line.inside and self._process:
+            self._process.send(messages.Cancel(ticket.request.id))
+
+    async def slots(self) -> tuple[SlotState, ...]:
+        """What every slot is doing; empty while there is no worker."""
+        if self._process is None or self.state not in ("ready", "stopping"):
+            return ()
+        number = next(self._numbers)
+        self._asked[number] = asyncio.get_running_loop().create_future()
+        self._process.send(messages.AskSlots(number))
+        try:
+            return await self._asked[number]
+        finally:
+            self._asked.pop(number, None)
+
+    def drain(self) -> None:
+        """Take no more requests and send the waiting ones away; the running ones go on."""
+        if self.state != "failed":
+            self._set("stopping")
+        self._send_away()
+
+    def abandon(self) -> None:
+        """End what is still running, with an error."""
+        for name in self._line.inside:
+            if self._process is not None:
+                self._process.send(messages.Cancel(name))
+        self._lose(self._refusal())
+
+    async def close(self) -> None:
+        """End the worker."""
+        listening = self.state == "ready" or self.n_running > 0
+        self.drain()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._process is not None:
+            await self._process.stop(_STOP_SECONDS if listening else 0.0)
+            self._process = None
+        self._lose(self._refusal())
+
+    def _refusal(self) -> str:
+        return f"the engine is down: {self.reason}" if self.state == "failed" else "the server is stopping"
+
+    def _set(self, state: State) -> None:
+        self.state = state
+        self._changed.set()
+
+    async def _run(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                backoff.lived(await self._live())
+            except StartFailed as error:
+                self.reason = str(error)
+                backoff.not_started()
+            if self.state == "stopping":
+                return
+            if self.properties is None or backoff.exhausted:
+                self._set("failed")
+                self._send_away()
+                return
+            log.warning("the engine is down (%s); starting it again in %.2f s", self.reason, backoff.pause)
+            await asyncio.sleep(backoff.pause)
+            self.n_restarts += 1
+
+    async def _live(self) -> float:
+        """One life of the worker, from start to death; returns for how long it was ready."""
+        self._process = process = await Process.start(self._config, self._take)
+        try:
+            self.properties = await process.ready()
+            self._line.n_slots = self.properties.n_slots
+            if self.state != "stopping":
+                self._set("ready")
+            log.info("the engine is ready (process %d)", process.pid)
+            started = time.monotonic()
+            self._hand_over()
+            self.reason = await process.death()
+        except StartFailed:
+            await process.stop(0.0)
+            raise
+        finally:
+            if process.ended:
+                self._process = None
+        if self.state != "stopping":
+            self._set("restarting")
+        self._lose(f"the engine died while answering: {self.reason}")
+        return time.monotonic() - started
+
+    def _send_away(self) -> None:
+        for ticket in self._line.empty():
+            ticket.deliver(EngineStopped(self._refusal()))
+
+    def _lose(self, message: str) -> None:
+        """End what was being answered with an error; what was waiting goes on waiting, if there is hope."""
+        for ticket in self._line.lose():
+            for choice in sorted(ticket.remaining):
+                ticket.deliver(Finish(choice, "error", Usage(), error=message))
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_result(())
+        if self.state == "stopping":
+            self._send_away()
+
+    def _hand_over(self) -> None:
+        """Give the worker as many waiting requests as it has room for."""
+        if self._process is None or self.state not in ("ready", "stopping"):
+            return
+        while (ticket := self._line.next()) is not None:
+            request = ticket.request
+            if request.time_limit is not None:
+                left = max(0.001, request.time_limit - ticket.waited_ms / 1e3)
+                request = replace(request, time_limit=left)
+            self._process.send(messages.Submit(TokenRequest.of(request)))
+
+    def _take(self, report: Report) -> None:
+        if isinstance(report, messages.Slots):
+            self.n_decodes = report.n_decodes
+            if (asked := self._asked.get(report.number)) and not asked.done():
+                asked.set_result(report.slots)
+        elif isinstance(report, Said | Ended | messages.Invalid) and (ticket := self._line.inside.get(report.id)):
+            self._deliver(ticket, report)
+
+    def _deliver(self, ticket: Ticket, report: Said | Ended | messages.Invalid) -> None:
+        event: Chunk | Finish | Exception
+        if isinstance(report, Said):
+            ticket.answered = True
+            event = report.chunk
+        elif isinstance(report, Ended):
+            usage = report.finish.usage
+            event = replace(report.finish, usage=replace(usage, queue_ms=usage.queue_ms + ticket.waited_ms))
+            self._line.finished(ticket, report.finish.choice)
+        else:
+            event = InvalidRequest(report.message)
+            self._line.inside.pop(ticket.request.id, None)
+        ticket.deliver(event)
+        if not isinstance(report, Said):
+            self._hand_over()

@@ -1,0 +1,60 @@
+"""Bodies that are almost right, quite wrong, or no JSON at all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import strategies as st
+
+from foretoken.server.chat import ChatBody
+from foretoken.server.completion import CompletionBody
+from foretoken.server.fields import REFUSED, WITHOUT_EFFECT
+from foretoken.server.native_bodies import (
+    DetokenizeBody,
+    InfillBody,
+    NativeCompletionBody,
+    TemplateBody,
+    TokenizeBody,
+)
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+ENDPOINTS: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    "/v1/chat/completions": (ChatBody, {"messages": MESSAGES, "max_tokens": 2}),
+    "/v1/completions": (CompletionBody, {"prompt": "Hi", "max_tokens": 2}),
+    "/completion": (NativeCompletionBody, {"prompt": "Hi", "n_predict": 2}),
+    "/infill": (InfillBody, {"input_prefix": "a", "input_suffix": "b", "n_predict": 2}),
+    "/tokenize": (TokenizeBody, {"content": "Hi"}),
+    "/detokenize": (DetokenizeBody, {"tokens": [65, 66]}),
+    "/apply-template": (TemplateBody, {"messages": MESSAGES}),
+}
+EDGES = [
+    0, -1, 1, 2, 2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**63, 2**64, 10**30, 0.0, -0.0, 0.5, 1.0, 1e-30, 1e30, 1e308,
+    True, False, None, "", "none", "auto", "\x00", "é☃𝄞", "\ufffd", "<|im_end|>", "<think>", [], {}, [[]], [None], [0],
+    [-1], ["a"], [[65, 1.5]], [["a", False]], {"65": 1}, {"a": None}, {"type": "text"}, {"type": "none"},
+    {"n_max": 0}, [{"role": "user"}], [{"role": "user", "content": ["x"]}], [{"text": "x", "filename": "f"}],
+]  # fmt: skip
+VALUES = st.one_of(
+    st.sampled_from(EDGES),
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=20)),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+        max_leaves=6,
+    ),
+)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[str, bytes]:
+    """An endpoint and a body for it."""
+    path = draw(st.sampled_from(sorted(ENDPOINTS)))
+    kind, valid = ENDPOINTS[path]
+    if draw(st.integers(0, 9)) == 0:
+        return path, draw(st.binary(max_size=60) | VALUES.map(lambda value: json.dumps(value).encode()))
+    names = sorted({*kind.model_fields, *REFUSED, *WITHOUT_EFFECT, "speculative.n_max", "tools", "response_format"})
+    changed = draw(st.dictionaries(st.sampled_from(names), VALUES, min_size=1, max_size=4))
+    data = json.dumps({**valid, **changed}).encode()
+    if draw(st.integers(0, 9)) == 0:
+        at = draw(st.integers(0, len(data)))
+        data = data[:at] + draw(st.binary(max_size=4)) + data[at + draw(st.integers(0, 4)) :]
+    return path, data
