@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 TRIM := -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
 BINDING := llama-cpp-python==0.3.36
 
-.PHONY: serve test lint bench clean
+.PHONY: serve test test-slow lint bench train-smoke clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -27,13 +27,29 @@ $(VENV)/installed: pyproject.toml $(VENV)/libllama
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
 	@touch $@
 
+serve: $(VENV)/installed  ## the embedded model, or make serve MODEL=file.gguf ARGS="-np 4"
+	$(BIN)/foretoken serve $(MODEL) $(ARGS)
+
 test: $(VENV)/installed  ## all tests
 	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/installed  ## 10,000 malformed bodies, the OpenAPI fuzz, 1,000 clients
+	FORETOKEN_SLOW=1 $(BIN)/python -m pytest tests/server/test_fuzz.py tests/server/test_load.py
 
 lint: $(VENV)/installed  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(VENV)/installed  ## the engine beside bare libllama, the drafters, plain against speculated
+	$(BIN)/foretoken bench engine $(MODEL)
+	$(BIN)/foretoken bench drafters
+	$(BIN)/foretoken bench run $(MODEL)
+
+train-smoke: | $(BIN)/python  ## the whole training recipe at toy size on a CPU
+	$(PYTHON) -m venv .venv-train
+	.venv-train/bin/python -m pip install --disable-pip-version-check -r train/requirements.txt
+	cd train && ../.venv-train/bin/python smoke.py
 
 clean:
 	rm -rf $(VENV)

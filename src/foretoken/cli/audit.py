@@ -21,7 +21,9 @@ from foretoken.bench import workloads
 from foretoken.bench.progress import counting
 from foretoken.bench.remote import Server
 from foretoken.cli import options
-from foretoken.cli.settings import engine_config, model_path, show_library_log
+from foretoken.cli.engine_options import takes_engine
+from foretoken.cli.settings import show_library_log
+from foretoken.config import EngineConfig
 
 Names = Annotated[
     list[str] | None,
@@ -36,9 +38,9 @@ Against = Annotated[
 Receipt = Annotated[Path | None, Option("--out", help="Write a receipt (JSON) to a file.")]
 
 
+@takes_engine(n_ctx=4096)
 def audit(
-    model: options.ModelArgument = None,
-    model_option: options.ModelOption = None,
+    config: EngineConfig,
     workload: Names = None,
     max_tokens: Tokens = 128,
     quick: Quick = False,
@@ -46,17 +48,6 @@ def audit(
     against: Against = None,
     as_json: options.Json = False,
     out: Receipt = None,
-    n_ctx: options.Context = 4096,
-    threads: options.Threads = None,
-    n_gpu_layers: options.GpuLayers = -1,
-    kv_type_k: options.KvTypeK = None,
-    kv_type_v: options.KvTypeV = None,
-    unified: options.Unified = None,
-    flash_attention: options.FlashAttention = "auto",
-    memory: options.MemoryOption = "auto",
-    exact: options.Exact = None,
-    spec_type: options.SpecType = "auto",
-    draft_model: options.DraftModel = None,
 ) -> None:
     """Answer workloads in every way there is and compare token by token; exit status 1 on any divergence."""
     show_library_log(verbose=False)
@@ -65,14 +56,8 @@ def audit(
     if against is not None:
         found = _audit_server(console, against, chosen, max_tokens, quick)
     else:
-        config = engine_config(
-            model_path(model, model_option), n_gpu_layers=n_gpu_layers, threads=threads, n_ctx=n_ctx,
-            kv_type_k=kv_type_k, kv_type_v=kv_type_v, unified=unified, flash_attention=flash_attention, memory=memory,
-            exact=exact, spec_type=spec_type, draft_max=64, draft_min=0, draft_p_min=0.0, draft_model=draft_model,
-            draft_gpu_layers=n_gpu_layers,
-        )  # fmt: skip
         subject = Audit(config, chosen, max_tokens, stress, quick)
-        with counting(console, subject.n_steps) as say:
+        with counting(_beside(console), subject.n_steps) as say:
             _print(console, subject.run(say), len(subject.variations))
         found = receipt(subject)
     _finish(console, found, as_json, out)
@@ -86,11 +71,16 @@ def _audit_server(
         max_tokens = min(max_tokens, QUICK_TOKENS)
     server = Server(url, templates=True)
     try:
-        with counting(console, N_STEPS * sum(workload.n_requests for workload in chosen)) as say:
+        with counting(_beside(console), N_STEPS * sum(workload.n_requests for workload in chosen)) as say:
             outcomes = _print(console, audit_server(server, chosen, max_tokens, say), N_STEPS - 2)
     finally:
         server.close()
     return server_receipt(url, outcomes)
+
+
+def _beside(console: Console) -> Console:
+    """Where progress is shown: on the same terminal, but never in the same file."""
+    return console if console.is_terminal else Console(stderr=True)
 
 
 def _print(console: Console, outcomes: Iterable[Outcome], n: int) -> list[Outcome]:

@@ -17,9 +17,11 @@ from foretoken.bench import drafters as bench_drafters
 from foretoken.bench import engine as bench_engine
 from foretoken.bench import shapes
 from foretoken.cli import options
+from foretoken.cli.bench_run import bench_run
 from foretoken.cli.settings import model_path, show_library_log
 
 bench = typer.Typer(help="Is it faster? Measurements, recorded and never asserted.", no_args_is_help=True)
+bench.command("run")(bench_run)
 _MAX_LOAD = 0.3
 
 

@@ -20,13 +20,15 @@ from foretoken.bench.compare import Result, share_of_limit
 from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED
 from foretoken.bench.progress import counting
 from foretoken.cli import options
-from foretoken.cli.settings import engine_config, model_path, show_library_log
+from foretoken.cli.engine_options import takes_engine
+from foretoken.cli.settings import show_library_log
+from foretoken.config import EngineConfig
 from foretoken.errors import ConfigError
 
 MAX_LOAD = 0.3
 _SPECIAL = (PLAIN, SPECULATED, LIMIT)
 _KEEP = ("workload", "ratio")
-_WIDTH = 120
+_WIDTH = 140
 """Of tables that go to a file or a pipe."""
 
 Names = Annotated[
@@ -44,9 +46,9 @@ Chart = Annotated[Path | None, Option("--chart", help="Write an SVG chart to a f
 Anyway = Annotated[bool, Option("--anyway", help="Measure on a busy machine too.")]
 
 
+@takes_engine(n_ctx=4096)
 def bench_run(
-    model: options.ModelArgument = None,
-    model_option: options.ModelOption = None,
+    config: EngineConfig,
     workload: Names = None,
     slots: Slots = "1,4",
     rounds: Rounds = 5,
@@ -57,28 +59,10 @@ def bench_run(
     as_json: options.Json = False,
     out: options.OutPath = None,
     chart: Chart = None,
-    n_ctx: options.Context = 4096,
-    threads: options.Threads = None,
-    n_gpu_layers: options.GpuLayers = -1,
-    kv_type_k: options.KvTypeK = None,
-    kv_type_v: options.KvTypeV = None,
-    memory: options.MemoryOption = "auto",
-    exact: options.Exact = None,
-    spec_type: options.SpecType = "auto",
-    plan: options.Plan = "adaptive",
-    draft_max: options.DraftMax = 64,
-    draft_min: options.DraftMin = 0,
-    draft_p_min: options.DraftPMin = 0.0,
-    draft_model: options.DraftModel = None,
 ) -> None:
     """Workloads plainly, speculated and with an oracle that knows the text, side by side in one process."""
     show_library_log(verbose=False)
     console = Console(stderr=True)
-    config = engine_config(
-        model_path(model, model_option), n_gpu_layers=n_gpu_layers, threads=threads, n_ctx=n_ctx, kv_type_k=kv_type_k,
-        kv_type_v=kv_type_v, memory=memory, exact=exact, spec_type=spec_type, plan=plan, draft_max=draft_max,
-        draft_min=draft_min, draft_p_min=draft_p_min, draft_model=draft_model, draft_gpu_layers=n_gpu_layers,
-    )  # fmt: skip
     todo = suite.Plan(
         tuple(workloads.load_all(workload)), _numbers(slots), rounds, max_tokens, _servers(against, label)
     )
@@ -104,7 +88,9 @@ def tables(results: Sequence[Result], title: str) -> list[Table]:
     table = Table(title=title, box=SIMPLE)
     for heading in ("workload", "slots", "tokens", "plain t/s", "spec. t/s", "ratio", "limit", "of limit",
                     "accepted", "saved ms", "same text", *others):  # fmt: skip
-        table.add_column(heading, justify="left" if heading == "workload" else "right", no_wrap=heading in _KEEP)
+        table.add_column(
+            heading, justify="left" if heading == "workload" else "right", no_wrap=heading in (*_KEEP, *others)
+        )
     for result in results:
         plain, ours, limit = (result.paces[label] for label in _SPECIAL)
         followed = "" if limit.n_identical == result.n_answers else "?"

@@ -18,6 +18,9 @@ _SESSION_MEMORY = 0.75
 """Texts change character within a few drafts."""
 _SESSION_PRIOR = 1.0
 _SURE = 0.995
+_HOPELESS = 0.02
+"""Tokens less likely than this to be reached are not worth a thought."""
+_MAX_KNOWN = 4096
 
 
 @dataclass(slots=True)
@@ -55,23 +58,28 @@ class Acceptance:
 
     _buckets: dict[tuple[str, int, int], _Bucket] = field(default_factory=dict)
     _trust: dict[tuple[SeqId, str], _Trust] = field(default_factory=dict)
+    _doubts: dict[float, int] = field(default_factory=dict)
 
-    def probabilities(self, seq: SeqId, draft: Draft) -> list[float]:
-        """For each token, the probability that it is right given all before it."""
-        found = [
-            self._bucket(draft.source, stated, position).probability(stated)
-            for position, stated in enumerate(draft.confidence)
-        ]
-        if found:
-            # Doubt sits where a draft begins: whether this is the place at all.
-            found[0] *= self._trusted(seq, draft.source).factor
-        return [min(_SURE, p) for p in found]
+    def reach(self, seq: SeqId, draft: Draft) -> list[float]:
+        """For each token the probability that it and all before it are right, as far as that is worth a thought."""
+        found: list[float] = []
+        # Doubt sits where a draft begins: whether this is the place at all.
+        total = self._trusted(seq, draft.source).factor
+        for position, stated in enumerate(draft.confidence):
+            bucket = self._buckets.get((draft.source, self._doubt(stated), min(position, 2)))
+            total *= min(_SURE, stated if bucket is None else bucket.probability(stated))
+            if total < _HOPELESS:
+                break
+            total = min(_SURE, total)
+            found.append(total)
+        return found
 
     def learn(self, seq: SeqId, offer: Draft, emitted: Sequence[Token]) -> None:
         """Compare an offer with what was said instead, verified or not: to look costs nothing."""
         for position, (guess, token) in enumerate(zip(offer.tokens, emitted, strict=False)):
             stated = offer.confidence[position]
-            bucket = self._bucket(offer.source, stated, position)
+            key = (offer.source, self._doubt(stated), min(position, 2))
+            bucket = self._buckets.setdefault(key, _Bucket())
             if position == 0:
                 self._trusted(seq, offer.source).learn(guess == token, bucket.probability(stated))
             bucket.learn(guess == token)
@@ -82,10 +90,15 @@ class Acceptance:
         """A session is over."""
         self._trust = {key: trust for key, trust in self._trust.items() if key[0] != seq}
 
-    def _bucket(self, source: str, stated: float, position: int) -> _Bucket:
-        # Equal steps of doubt, not of confidence: 0.9 and 0.99 are worlds apart.
-        doubt = min(_BUCKETS - 1, int(-3.0 * log2(max(1e-3, 1.0 - stated))) if stated > 0.3 else 0)
-        return self._buckets.setdefault((source, doubt, min(position, 2)), _Bucket())
+    def _doubt(self, stated: float) -> int:
+        """Which class of confidence this is: equal steps of doubt, for 0.9 and 0.99 are worlds apart."""
+        known = self._doubts.get(stated)
+        if known is None:
+            if len(self._doubts) > _MAX_KNOWN:
+                self._doubts.clear()
+            known = min(_BUCKETS - 1, int(-3.0 * log2(max(1e-3, 1.0 - stated)))) if stated > 0.3 else 0
+            self._doubts[stated] = known
+        return known
 
     def _trusted(self, seq: SeqId, source: str) -> _Trust:
         return self._trust.setdefault((seq, source), _Trust())

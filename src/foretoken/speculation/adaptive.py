@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
-from operator import mul
 
 from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.base import Draft, Verdict
@@ -14,8 +13,6 @@ from foretoken.speculation.ledger import BackOff, Ledger
 from foretoken.speculation.planner import Proposal, Step, bounded
 from foretoken.types import SeqId
 
-_HOPELESS = 0.02
-"""Tokens less likely than this to be reached are not worth a thought."""
 _PROVEN = 0.9
 _SMALL_BET = 3
 """A slot that has lost its stake may win it back with this many rows, on tokens at least so likely."""
@@ -44,6 +41,11 @@ class _Bet:
     n_pending: int
     n_min: int
     n: int = 0
+    sums: list[float] = field(init=False)
+    """Expected tokens of the first n."""
+
+    def __post_init__(self) -> None:
+        self.sums = list(accumulate(self.reach, initial=0.0))
 
 
 class AdaptivePlanner:
@@ -105,40 +107,38 @@ class AdaptivePlanner:
             if self._back_off(ask.seq, offer.source).resting():
                 continue
             draft = bounded(offer, ask, self._n_max, self._p_min)
-            reach = list(accumulate(self.acceptance.probabilities(ask.seq, draft), mul))
-            while reach and reach[-1] < _HOPELESS:
-                reach.pop()
+            reach = self.acceptance.reach(ask.seq, draft)
             if reach:
                 n_min = self._n_min if ask.n_min is None else ask.n_min
                 bets.append(_Bet(ask.seq, draft, reach, ask.n_pending, n_min))
-        return max(bets, key=self._alone, default=None)
+        return max(bets, key=self._alone) if len(bets) > 1 else next(iter(bets), None)
 
     def _alone(self, bet: _Bet) -> float:
         self._size([bet], bet.n_pending)
-        rate = (1 + sum(bet.reach[: bet.n])) / (self.cost(bet.n_pending + bet.n) + self._overhead(bet, bet.n))
-        bet.n = 0
-        return rate
+        return (1 + bet.sums[bet.n]) / (self.cost(bet.n_pending + bet.n) + self._overhead(bet, bet.n))
 
     def _size(self, bets: list[_Bet], n_pending: int) -> None:
         """Fix every draft's length so that tokens per millisecond are as many as can be expected.
 
-        Rows go to the likeliest tokens first, whichever slot they belong to; the best number of rows wins, and
-        since t(width) is neither smooth nor monotonic every number is looked at.
+        Rows go to the likeliest tokens first, whichever slot they belong to, and the best number of rows wins. Since
+        t(width) is neither smooth nor monotonic every measured width is looked at.
         """
-        order = sorted(
-            ((p, which) for which, bet in enumerate(bets) for p in bet.reach), key=lambda row: row[0], reverse=True
-        )
+        order = [(p, which) for which, bet in enumerate(bets) for p in bet.reach]
+        if len(bets) > 1:
+            order.sort(key=lambda row: row[0], reverse=True)
         tokens = float(len(bets))
         best = tokens / self.cost(n_pending) * _MARGIN
         taken = [0] * len(bets)
-        overheads = [0.0] * len(bets)
         chosen = list(taken)
         for n, (p, which) in enumerate(order, 1):
             tokens += p
             taken[which] += 1
-            overheads[which] = self._overhead(bets[which], taken[which])
-            rate = tokens / (self.cost(n_pending + n) + sum(overheads))
-            if rate > best and self._affordable(bets, taken, n_pending + n):
+            n_rows = n_pending + n
+            if n_rows not in self.cost.widths and n < len(order):
+                continue
+            overhead = sum(self._overhead(bet, length) for bet, length in zip(bets, taken, strict=True))
+            rate = tokens / (self.cost(n_rows) + overhead)
+            if rate > best and self._affordable(bets, taken, n_rows):
                 best, chosen = rate, list(taken)
         for bet, length in zip(bets, chosen, strict=True):
             bet.n = length
@@ -161,8 +161,8 @@ class AdaptivePlanner:
         cut = 1.0 - bet.reach[n - 1]
         replay = 0.0
         if memory.replays:
-            accepted = sum(bet.reach[:n]) / n * (n / 2)
-            replay = self.cost(round(bet.n_pending + accepted) + 1) - self.cost(1)
+            # Of the tokens that would be accepted, a cut leaves about half.
+            replay = self.cost(round(bet.n_pending + bet.sums[n] / 2) + 1) - self.cost(1)
         return memory.protect_ms + cut * (memory.rewind_ms + replay)
 
     def _affordable(self, bets: Sequence[_Bet], taken: Sequence[int], n_rows: int) -> bool:

@@ -23,6 +23,7 @@ class StepCost:
             raise ValueError("a cost table must begin with width 1")
         self._table = dict(sorted(table.items()))
         self._widths = list(self._table)
+        self._known = frozenset(self._widths)
         self._drift = 1.0
         self._seen: dict[int, int] = {}
         self._memo: dict[int, float] = {}
@@ -30,6 +31,11 @@ class StepCost:
     def __call__(self, n_rows: int) -> float:
         """Expected milliseconds of a step with so many rows, now."""
         return self._base(n_rows) * self._drift
+
+    @property
+    def widths(self) -> frozenset[int]:
+        """The widths that were measured: between them nothing can be cheaper than at their ends."""
+        return self._known
 
     @property
     def drift(self) -> float:

@@ -72,7 +72,7 @@ class Speculator:
     def read(self, spans: Sequence[Span]) -> None:
         """Show a decoded batch to the drafters that want to see it."""
         for guard in self.guards:
-            guard.read(spans)
+            guard.read([span for span in spans if guard in self._sessions[span.seq].guards])
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         """Tell whoever drafted what came of it; called after every step, with an empty draft too."""

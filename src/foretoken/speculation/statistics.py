@@ -10,8 +10,6 @@ from time import perf_counter
 from foretoken.speculation.base import Draft
 from foretoken.types import DrafterUsage, Token
 
-_MAX_CLAIMS = 64
-
 
 @dataclass(slots=True)
 class Calls:
@@ -128,18 +126,21 @@ class _Claim:
 
 
 class Claims:
-    """Finds the tokens that were offered, not verified, and would have been right."""
+    """Finds the tokens that were offered, not verified, and would have been right.
+
+    One claim per drafter is followed at a time: while it lasts, further offers speak of the same tokens.
+    """
 
     def __init__(self) -> None:
-        self._open: list[_Claim] = []
+        self._open: dict[str, _Claim] = {}
 
     def add(self, statistics: tuple[DrafterStatistics, ...], draft: Draft, n_verified: int) -> None:
-        if len(draft) > n_verified and len(self._open) < _MAX_CLAIMS:
-            self._open.append(_Claim(statistics, draft.tokens, n_verified))
+        if len(draft) > n_verified and draft.source not in self._open:
+            self._open[draft.source] = _Claim(statistics, draft.tokens, n_verified)
 
     def settle(self, emitted: tuple[Token, ...]) -> None:
         """Compare every open claim with the tokens the model has just said."""
-        self._open = [claim for claim in self._open if self._still_open(claim, emitted)]
+        self._open = {source: claim for source, claim in self._open.items() if self._still_open(claim, emitted)}
 
     @staticmethod
     def _still_open(claim: _Claim, emitted: tuple[Token, ...]) -> bool:
@@ -150,4 +151,4 @@ class Claims:
                 for statistics in claim.statistics:
                     statistics.missed += 1
             claim.n_right += 1
-        return True
+        return claim.n_right < len(claim.tokens)

@@ -225,8 +225,8 @@ def test_acceptance_corrects_what_drafters_claim() -> None:
     shy = Draft((5,), (0.5,), "shy")
     for _ in range(60):
         acceptance.learn(0, shy, (5,))
-    assert acceptance.probabilities(0, shy)[0] > 0.85
-    assert acceptance.probabilities(1, Draft((5,), (0.5,), "unknown"))[0] == pytest.approx(0.5)
+    assert acceptance.reach(0, shy)[0] > 0.85
+    assert acceptance.reach(1, Draft((5,), (0.5,), "unknown"))[0] == pytest.approx(0.5)
 
 
 def test_a_drafter_that_loses_rests_longer_each_time() -> None:

@@ -1,0 +1,44 @@
+"""Watching a planner: how wide the batch was that decided each token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foretoken.speculation.base import Draft
+from foretoken.speculation.planner import Planner, Proposal, Step
+from foretoken.types import SeqId, Token
+
+
+class Watch:
+    """A planner that leaves the planning to another one and notes the widths of its steps."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+        self._running: dict[SeqId, list[tuple[Token, int]]] = {}
+        self._finished: dict[tuple[Token, ...], tuple[int, ...]] = {}
+
+    def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
+        return self.planner.plan(proposals)
+
+    def observe(self, step: Step) -> None:
+        for seq, verdict in step.verdicts.items():
+            self._running.setdefault(seq, []).extend((token, step.n_rows) for token in verdict.tokens)
+        self.planner.observe(step)
+
+    def resting(self, seq: SeqId, source: str) -> bool:
+        return self.planner.resting(seq, source)
+
+    def saved_ms(self, seq: SeqId) -> float | None:
+        return self.planner.saved_ms(seq)
+
+    def end(self, seq: SeqId) -> None:
+        rows = self._running.pop(seq, [])
+        self._finished[tuple(token for token, _ in rows)] = tuple(width for _, width in rows)
+        self.planner.end(seq)
+
+    def widths(self, answer: tuple[Token, ...]) -> tuple[int, ...]:
+        """For every token of an answer the width of its batch, if it is known."""
+        return self._finished.get(answer, ())
+
+    def clear(self) -> None:
+        self._finished.clear()

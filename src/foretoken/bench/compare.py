@@ -1,0 +1,171 @@
+"""Plain against speculated against the limit: interleaved in one process, on one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from foretoken.bench.answers import Answer, ask
+from foretoken.bench.cases import Case, play, renderer
+from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED, Contestant, OracleContestant, ours
+from foretoken.bench.statistics import Ratio, Sample, ratio, sample, speed
+from foretoken.bench.workloads import Workload
+from foretoken.engine.engine import Engine
+from foretoken.types import OFF, Token, Usage
+
+Progress = Callable[[str], None]
+"""Told before every group of requests what comes next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A workload's requests with the answers plain decoding gave, and the requests that do not fit the context."""
+
+    workload: Workload
+    cases: tuple[Case, ...]
+    answers: tuple[tuple[Token, ...], ...]
+    too_long: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast one contestant was."""
+
+    tokens_per_second: float
+    ratio: Ratio
+    """Against plain decoding."""
+    n_identical: int
+    """Answers that were the recorded one, token for token (servers: letter for letter)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one workload showed with one number of slots."""
+
+    workload: str
+    title: str
+    n_slots: int
+    n_requests: int
+    n_answers: int
+    """Answers of each contestant, over all rounds."""
+    n_tokens: int
+    paces: dict[str, Pace]
+    accepted_length: float
+    """Tokens accepted of a draft that was verified, on average."""
+    tokens_per_step: float
+    saved_ms: float
+    """What the ledger says was saved, per round."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """All rounds of one contestant: by group of requests, the samples; and what the answers were."""
+
+    samples: list[list[Sample]]
+    answers: list[tuple[Case, Answer]] = field(default_factory=list)
+
+
+def record(engine: Engine, workload: Workload, max_tokens: int | None, say: Progress) -> Recording:
+    """Answer a workload plainly, one request after the other: the text all others are held against."""
+    too_long: list[str] = []
+
+    def answer(case: Case) -> Answer | None:
+        say(f"recording {case.label}")
+        if len(engine.tokenize(case.prompt)) + case.max_tokens > engine.n_ctx:
+            too_long.append(case.label)
+            return None
+        return ask(engine, case, OFF)
+
+    played = list(play(workload, renderer(engine.assembly.model), answer, max_tokens))
+    return Recording(
+        workload, tuple(case for case, _ in played), tuple(reply.tokens for _, reply in played), tuple(too_long)
+    )
+
+
+def compare(
+    engine: Engine,
+    recording: Recording,
+    n_slots: int,
+    n_rounds: int,
+    oracle: OracleContestant,
+    others: Sequence[Contestant],
+    say: Progress,
+) -> Result:
+    """Measure one workload; whoever went first in one round goes last in the next."""
+    contestants: list[Contestant] = [*ours(engine), oracle, *others]
+    recorded = {case.label: tokens for case, tokens in zip(recording.cases, recording.answers, strict=True)}
+    oracle.recorded = recorded
+    groups = [recording.cases[i : i + n_slots] for i in range(0, len(recording.cases), n_slots)]
+    tallies = {contestant.label: _Tally([[] for _ in groups]) for contestant in contestants}
+    for round_ in range(n_rounds):
+        for which, group in enumerate(groups):
+            for contestant in _turn(contestants, round_ + which):
+                say(f"{group[0].label} {contestant.label}")
+                answers = contestant.ask(group)
+                tally = tallies[contestant.label]
+                tally.samples[which].append(sample(answers))
+                tally.answers += zip(group, answers, strict=True)
+    return _result(engine, recording, n_slots, n_rounds, tallies, recorded)
+
+
+def _turn(contestants: Sequence[Contestant], n: int) -> list[Contestant]:
+    """The order of a round: rotated, and backwards every other time."""
+    at = n // 2 % len(contestants)
+    order = [*contestants[at:], *contestants[:at]]
+    return order[::-1] if n % 2 else order
+
+
+def _result(
+    engine: Engine,
+    recording: Recording,
+    n_slots: int,
+    n_rounds: int,
+    tallies: dict[str, _Tally],
+    recorded: dict[str, tuple[Token, ...]],
+) -> Result:
+    plain = tallies[PLAIN].samples
+    texts = {label: engine.detokenize(list(_without_end(engine, tokens))) for label, tokens in recorded.items()}
+    paces = {
+        label: Pace(
+            speed(tally.samples),
+            ratio(plain, tally.samples),
+            sum(_same(answer, recorded[case.label], texts[case.label]) for case, answer in tally.answers),
+        )
+        for label, tally in tallies.items()
+    }
+    usages = [answer.usage for _, answer in tallies[SPECULATED].answers if answer.usage]
+    accepted_length, tokens_per_step = _lengths(usages)
+    return Result(
+        recording.workload.name,
+        recording.workload.title,
+        n_slots,
+        len(recording.cases),
+        len(tallies[PLAIN].answers),
+        sum(map(len, recording.answers)),
+        paces,
+        accepted_length,
+        tokens_per_step,
+        sum(usage.saved_ms or 0.0 for usage in usages) / max(1, n_rounds),
+    )
+
+
+def _lengths(usages: Sequence[Usage]) -> tuple[float, float]:
+    """Accepted tokens per verified draft, and tokens per step of the answers."""
+    verified = sum(drafter.drafts_verified for usage in usages for drafter in usage.drafters.values())
+    accepted = sum(usage.accepted for usage in usages)
+    n_tokens = sum(usage.completion_tokens for usage in usages)
+    return accepted / max(1, verified), n_tokens / max(1, n_tokens - accepted)
+
+
+def _same(answer: Answer, tokens: tuple[Token, ...], text: str) -> bool:
+    return answer.tokens == tokens if answer.usage else answer.text == text
+
+
+def _without_end(engine: Engine, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    return tuple(token for token in tokens if not engine.vocabulary.is_control(token))
+
+
+def share_of_limit(result: Result) -> float:
+    """How much of the oracle's speed was reached."""
+    limit = result.paces[LIMIT].tokens_per_second
+    return result.paces[SPECULATED].tokens_per_second / limit if limit else 0.0

@@ -1,0 +1,99 @@
+"""From timed answers to a ratio and how far it can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretoken.bench.answers import Answer
+
+_RESAMPLES = 2000
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """So many tokens took so long."""
+
+    n_tokens: int
+    ms: float
+
+    @property
+    def ms_per_token(self) -> float:
+        return self.ms / max(1, self.n_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times faster, with a confidence interval; None where one round cannot give one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.value:.2f}{interval}"
+
+
+def sample(answers: Sequence[Answer]) -> Sample:
+    """The pace of answers made at once: from when all of them have begun to when the last one ends.
+
+    One answer alone is timed by whoever made it; its first token comes with the prompt and is not counted.
+    """
+    if len(answers) == 1:
+        return Sample(answers[0].n_tokens - 1, answers[0].generation_ms)
+    told = [answer.marks for answer in answers if answer.marks]
+    if not told:
+        return Sample(0, 0.0)
+    start, end = max(marks[0][0] for marks in told), max(marks[-1][0] for marks in told)
+    n = sum(n for marks in told for at, n in marks if at > start)
+    if not n:
+        start = min(marks[0][0] for marks in told)
+        n = sum(n for marks in told for at, n in marks if at > start)
+    return Sample(n, (end - start) * 1e3)
+
+
+def speed(groups: Sequence[Sequence[Sample]]) -> float:
+    """Tokens per second of a workload: every group of requests by its median round."""
+    paces, weights = _paces(groups), _weights(groups)
+    ms = float((np.median(paces, axis=1) * weights).sum())
+    return float(weights.sum()) / ms * 1e3 if ms else 0.0
+
+
+def ratio(plain: Sequence[Sequence[Sample]], other: Sequence[Sequence[Sample]], seed: int = 0) -> Ratio:
+    """How many times faster `other` is than `plain`: groups of requests, each with its rounds.
+
+    The interval is a bootstrap over rounds, drawn in pairs: plain and other were run side by side.
+    """
+    ours, theirs, weights = _paces(other), _paces(plain), _weights(plain)
+    # Groups without a timed token, such as answers that end at once, say nothing.
+    weights = weights * ours.all(axis=1) * theirs.all(axis=1)
+    if not weights.any():
+        return Ratio(0.0)
+    value = float(_time(theirs, weights) / _time(ours, weights))
+    n_groups, n_rounds = ours.shape
+    if n_rounds < 2:
+        return Ratio(value)
+    draws = np.random.default_rng(seed).integers(0, n_rounds, (_RESAMPLES, n_groups, n_rounds))
+    resampled = [np.take_along_axis(paces[None], draws, axis=2) for paces in (theirs, ours)]
+    ratios = _time(resampled[0], weights) / _time(resampled[1], weights)
+    tail = (1 - _CONFIDENCE) / 2
+    low, high = np.quantile(ratios, [tail, 1 - tail])
+    return Ratio(value, float(low), float(high))
+
+
+def _time(paces: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    total: NDArray[np.float64] = (np.median(paces, axis=-1) * weights).sum(axis=-1)
+    return total
+
+
+def _paces(groups: Sequence[Sequence[Sample]]) -> NDArray[np.float64]:
+    return np.array([[one.ms_per_token for one in rounds] for rounds in groups], np.float64)
+
+
+def _weights(groups: Sequence[Sequence[Sample]]) -> NDArray[np.float64]:
+    return np.array([rounds[0].n_tokens for rounds in groups], np.float64)
