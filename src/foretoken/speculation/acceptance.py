@@ -12,6 +12,8 @@ from foretoken.types import SeqId, Token
 _BUCKETS = 12
 _PRIOR = 4.0
 """Weight, in judged tokens, of the drafter's own word before anything is known."""
+_STREAKS = ((2, 0.6), (5, 0.8), (12, 0.92), (1 << 30, 0.97))
+"""Runs of right first tokens, and how far a drafter's own word is believed in them before anything is known."""
 _MEMORY = 0.98
 """What a bucket keeps of its past with every new token: the last fifty decide."""
 _SESSION_MEMORY = 0.75
@@ -32,8 +34,8 @@ class _Bucket:
         self.right = self.right * _MEMORY + right
         self.judged = self.judged * _MEMORY + 1
 
-    def probability(self, stated: float) -> float:
-        return (self.right + _PRIOR * stated) / (self.judged + _PRIOR)
+    def probability(self, expected: float) -> float:
+        return (self.right + _PRIOR * expected) / (self.judged + _PRIOR)
 
 
 @dataclass(slots=True)
@@ -42,6 +44,12 @@ class _Trust:
 
     right: float = 0.0
     expected: float = 0.0
+    streak: int = 0
+
+    @property
+    def run(self) -> int:
+        """Which kind of run this is: a drafter that has been right for long is likely to go on."""
+        return next(i for i, (limit, _) in enumerate(_STREAKS) if self.streak < limit)
 
     @property
     def factor(self) -> float:
@@ -50,13 +58,14 @@ class _Trust:
     def learn(self, right: bool, expected: float) -> None:
         self.right = self.right * _SESSION_MEMORY + right
         self.expected = self.expected * _SESSION_MEMORY + expected
+        self.streak = self.streak + 1 if right else 0
 
 
 @dataclass(slots=True)
 class Acceptance:
     """Turns confidences into probabilities, by drafter, confidence and position, and by session."""
 
-    _buckets: dict[tuple[str, int, int], _Bucket] = field(default_factory=dict)
+    _buckets: dict[tuple[str, int, int, int], _Bucket] = field(default_factory=dict)
     _trust: dict[tuple[SeqId, str], _Trust] = field(default_factory=dict)
     _doubts: dict[float, int] = field(default_factory=dict)
 
@@ -64,10 +73,12 @@ class Acceptance:
         """For each token the probability that it and all before it are right, as far as that is worth a thought."""
         found: list[float] = []
         # Doubt sits where a draft begins: whether this is the place at all.
-        total = self._trusted(seq, draft.source).factor
+        trust = self._trusted(seq, draft.source)
+        run, total = trust.run, trust.factor
+        belief = _STREAKS[run][1]
         for position, stated in enumerate(draft.confidence):
-            bucket = self._buckets.get((draft.source, self._doubt(stated), min(position, 2)))
-            total *= min(_SURE, stated if bucket is None else bucket.probability(stated))
+            bucket = self._buckets.get((draft.source, run, self._doubt(stated), min(position, 2)))
+            total *= min(_SURE, belief * stated if bucket is None else bucket.probability(belief * stated))
             if total < _HOPELESS:
                 break
             total = min(_SURE, total)
@@ -76,12 +87,14 @@ class Acceptance:
 
     def learn(self, seq: SeqId, offer: Draft, emitted: Sequence[Token]) -> None:
         """Compare an offer with what was said instead, verified or not: to look costs nothing."""
+        trust = self._trusted(seq, offer.source)
+        run = trust.run
         for position, (guess, token) in enumerate(zip(offer.tokens, emitted, strict=False)):
             stated = offer.confidence[position]
-            key = (offer.source, self._doubt(stated), min(position, 2))
+            key = (offer.source, run, self._doubt(stated), min(position, 2))
             bucket = self._buckets.setdefault(key, _Bucket())
             if position == 0:
-                self._trusted(seq, offer.source).learn(guess == token, bucket.probability(stated))
+                trust.learn(guess == token, bucket.probability(_STREAKS[run][1] * stated))
             bucket.learn(guess == token)
             if guess != token:
                 return

@@ -18,7 +18,7 @@ _SMALL_BET = 3
 """A slot that has lost its stake may win it back with this many rows, on tokens at least so likely."""
 _CURIOSITY = 24
 """Sure drafts declined as too dear before one is verified after all."""
-_MARGIN = 1.02
+_MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 
 

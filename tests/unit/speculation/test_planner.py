@@ -37,8 +37,10 @@ def length(plan: dict[int, Draft], seq: int = 0) -> int:
 
 
 def earn(p: AdaptivePlanner, seq: int = 0) -> None:
-    """Give a slot enough credit that only expectations decide."""
+    """Give a slot credit and its drafters a good name, so that only expectations decide."""
     p._ledger(seq).balance_ms = 1e6
+    for source in ("a", "b", "good", "poor", *"0123"):
+        p.acceptance._trusted(seq, source).streak = 50
 
 
 def test_a_likely_draft_is_verified_and_an_unlikely_one_is_not() -> None:
@@ -226,7 +228,20 @@ def test_acceptance_corrects_what_drafters_claim() -> None:
     for _ in range(60):
         acceptance.learn(0, shy, (5,))
     assert acceptance.reach(0, shy)[0] > 0.85
-    assert acceptance.reach(1, Draft((5,), (0.5,), "unknown"))[0] == pytest.approx(0.5)
+    assert acceptance.reach(1, Draft((5,), (0.5,), "unknown"))[0] == pytest.approx(0.5 * 0.6)
+
+
+def test_a_run_of_right_tokens_is_believed_more() -> None:
+    acceptance = Acceptance()
+    bold = Draft((5,), (0.9,), "bold")
+    seen = [acceptance.reach(0, bold)[0]]
+    for _ in range(14):
+        acceptance.learn(0, bold, (5,))
+        seen.append(acceptance.reach(0, bold)[0])
+    assert seen[0] < 0.6
+    assert seen[-1] > 0.9
+    acceptance.learn(0, bold, (7,))
+    assert acceptance.reach(0, bold)[0] < 0.9
 
 
 def test_a_drafter_that_loses_rests_longer_each_time() -> None:
@@ -244,10 +259,10 @@ def test_a_drafter_that_loses_rests_longer_each_time() -> None:
 
 def test_stakes_grow_with_what_was_earned() -> None:
     ledger = Ledger()
-    assert ledger.stake_ms(10) == 20
+    assert ledger.stake_ms(10) == 15
     ledger.enter("a", 100)
     ledger.spend(50)
-    assert ledger.stake_ms(10) == pytest.approx(20 + 50 + 0.5)
+    assert ledger.stake_ms(10) == pytest.approx(15 + 50 + 0.5)
     ledger.enter("a", -200)
     assert ledger.stake_ms(10) < 0
 
