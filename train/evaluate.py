@@ -1,0 +1,220 @@
+"""Measure a GGUF with libllama on held-out packages: losses, exact edits by kind, long copies, samples."""
+
+import argparse
+import json
+import random
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+import bugs
+import definitions
+import edits
+import python_edits
+from chat import Dialogue, render
+from corpus import read_archive
+from dialogues import editing, fence
+from edits import Editor
+from fetch import HERE
+from parity import Library
+from snippets import Snippet, python_snippets
+from structured import extraction
+from tool_calls import tool_call
+
+KINDS: dict[str, tuple[Editor, ...]] = {
+    "repeat": (edits.repeat,),
+    "rename": (edits.rename,),
+    "add parameter": (python_edits.add_parameter,),
+    "remove parameter": (python_edits.remove_parameter,),
+    "constant": (edits.constant,),
+    "docstring": (python_edits.docstring,),
+    "delete": (definitions.delete,),
+    "fix": (bugs.fix,),
+    "several turns": (
+        edits.rename,
+        edits.constant,
+        python_edits.add_parameter,
+        python_edits.docstring,
+        definitions.delete,
+    ),
+    "other": (
+        edits.string,
+        edits.insert_line,
+        edits.remove_line,
+        definitions.signature,
+        definitions.add_import,
+    ),
+}
+PROMPTS = (
+    "Write a quicksort in C.",
+    "Write a binary search in Python.",
+    "Rename `total` to `amount`.\n\n```python\n"
+    "def add_tax(total, rate):\n    total = total * (1 + rate)\n    return round(total, 2)\n```",
+    "Fix the bug in this code.\n\n```python\ndef mean(values)\n    return sum(values) / len(values)\n```",
+    "Delete the function `sub`.\n\n```python\n"
+    "def add(a, b):\n    return a + b\n\n\ndef sub(a, b):\n    return a - b\n\n\n"
+    "def mul(a, b):\n    return a * b\n```",
+    "Change MAX_RETRIES to 8.\n\n```python\nimport time\n\nMAX_RETRIES = 3\n\n\ndef retry(call):\n"
+    "    for i in range(MAX_RETRIES):\n        try:\n            return call()\n"
+    "        except OSError:\n            time.sleep(2**i)\n```",
+    "What is the capital of France?",
+    "Hello",
+)
+PLAIN_PROMPT = "import os\n\n\ndef read_lines(path):\n"
+
+
+def held_out_snippets(corpus: Path, rng: random.Random) -> list[Snippet]:
+    """Python snippets of the held-out packages in random order."""
+    documents = [text for kind, text in read_archive(corpus / "heldout-00.xz") if kind == "p"]
+    found = [s for text in documents for s in python_snippets(text, rng) if 150 < len(s.code) < 2500]
+    rng.shuffle(found)
+    return found
+
+
+def edit_dialogues(corpus: Path, per_kind: int) -> dict[str, list[Dialogue]]:
+    """The same number of dialogues of every kind, each from another snippet; drawn once by a fixed seed."""
+    rng = random.Random(2024)
+    pool = iter(held_out_snippets(corpus, rng))
+    result: dict[str, list[Dialogue]] = {}
+    for kind, editors in KINDS.items():
+        result[kind] = []
+        while len(result[kind]) < per_kind:
+            turns = rng.choice((2, 3)) if kind == "several turns" else 1
+            made = editing(next(pool), rng, turns, [(e, 1.0) for e in editors])
+            if made and (kind != "several turns" or len(made.focus) > 1):
+                result[kind].append(made)
+    result["json extraction"] = [extraction(rng) for _ in range(per_kind)]
+    result["tool call"] = [tool_call(rng) for _ in range(per_kind)]
+    return result
+
+
+def copy_dialogues(corpus: Path, count: int, lines: int = 100) -> list[Dialogue]:
+    """Requests to repeat the first 100 lines of held-out files that fit the context twice."""
+    rng = random.Random(100)
+    result = []
+    documents = [text for kind, text in read_archive(corpus / "heldout-00.xz") if kind == "p"]
+    rng.shuffle(documents)
+    for text in documents:
+        code = "\n".join(text.split("\n")[:lines])
+        if text.count("\n") < lines or len(code) > 5200 or len(result) == count:
+            continue
+        dialogue = Dialogue("repeat")
+        dialogue.user(f"Repeat this file exactly.\n\n{fence(code, 'python')}")
+        dialogue.answer(fence(code, "python"), code)
+        result.append(dialogue)
+    return result
+
+
+def greedy(library: Library, prompt: str, limit: int, reference: str | None = None) -> str:
+    """Continue a prompt with the likeliest token each time; stops early where a reference is left."""
+    library.clear()
+    tokens, stops = library.tokenize(prompt), set(library.tokenize("<|im_end|><|endoftext|>"))
+    wanted = None if reference is None else library.tokenize(reference)
+    logits = library.decode(tokens, 0, rows=1)[-1]
+    out: list[int] = []
+    while len(out) < limit and len(tokens) + len(out) < 4095:
+        token = int(np.argmax(logits))
+        if token in stops:
+            break
+        out.append(token)
+        if wanted is not None and out != wanted[: len(out)]:
+            break
+        logits = library.decode([token], len(tokens) + len(out) - 1)[-1]
+    return library.text_of(out)
+
+
+def exact(library: Library, dialogues: list[Dialogue]) -> int:
+    """How many last answers come out exactly, character by character, and end there."""
+    right = 0
+    for dialogue in dialogues:
+        reference = dialogue.reference()
+        right += greedy(library, dialogue.prompt(), 4096, reference) == reference
+    return right
+
+
+def losses(library: Library, texts: list[str]) -> dict[str, float]:
+    """Mean loss of texts, each after an end-of-text token."""
+    total = count = size = 0.0
+    for text in texts:
+        tokens = library.tokenize("<|endoftext|>" + text)[:4096]
+        library.clear()
+        logits = library.decode(tokens, 0)[:-1].astype(np.float64)
+        peak = logits.max(-1)
+        log_sum = np.log(np.exp(logits - peak[:, None]).sum(-1)) + peak
+        total += float((log_sum - logits[np.arange(len(logits)), tokens[1:]]).sum())
+        count, size = count + len(tokens) - 1, size + len(text.encode())
+    return {"nats_per_token": total / count, "nats_per_byte": total / size, "bytes": size}
+
+
+def loss_texts(corpus: Path, count: int) -> dict[str, list[str]]:
+    """Held-out pieces of code and whole dialogues, short enough for one context under any vocabulary."""
+    rng = random.Random(7)
+    documents = read_archive(corpus / "heldout-00.xz")
+    rng.shuffle(documents)
+    code = [text[:6000] for kind, text in documents if kind in "pc"][:count]
+    talk = [
+        d
+        for s in held_out_snippets(corpus, rng)[: 3 * count]
+        if (d := editing(s, rng)) and len(d.text()) < 6000
+    ]
+    return {"code": code, "dialogues": [d.text() for d in talk[:count]]}
+
+
+def samples(library: Library) -> list[tuple[str, str]]:
+    """Greedy continuations of fixed prompts."""
+    result = [(p, greedy(library, render([{"role": "user", "content": p}], ask=True), 400)) for p in PROMPTS]
+    return [*result, (PLAIN_PROMPT, greedy(library, PLAIN_PROMPT, 150))]
+
+
+def speed(library: Library, count: int = 200) -> float:
+    """Tokens per second of plain decoding, one at a time."""
+    library.clear()
+    token = int(np.argmax(library.decode(library.tokenize(PLAIN_PROMPT), 0, rows=1)[-1]))
+    begun = time.perf_counter()
+    for i in range(count):
+        token = int(np.argmax(library.decode([token], 20 + i)[-1]))
+    return count / (time.perf_counter() - begun)
+
+
+def main() -> None:
+    """Run the chosen measurements and print them as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gguf", type=Path)
+    parser.add_argument("--corpus", type=Path, default=HERE / "work" / "corpus")
+    parser.add_argument("--only", choices=("losses", "edits", "copies", "samples", "speed"), action="append")
+    parser.add_argument("--per-kind", type=int, default=20)
+    parser.add_argument("--copies", type=int, default=40)
+    parser.add_argument("--texts", type=int, default=150)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    wanted = args.only or ["losses", "edits", "copies", "samples", "speed"]
+    library = Library(args.gguf, 4096, args.threads)
+    report: dict[str, object] = {"model": args.gguf.name}
+    if "losses" in wanted:
+        report["losses"] = {
+            name: losses(library, texts) for name, texts in loss_texts(args.corpus, args.texts).items()
+        }
+    if "edits" in wanted:
+        table: dict[str, str] = defaultdict(str)
+        right = 0
+        for kind, dialogues in edit_dialogues(args.corpus, args.per_kind).items():
+            found = exact(library, dialogues)
+            right += found if kind in KINDS else 0
+            table[kind] = f"{found}/{len(dialogues)}"
+            print(kind, table[kind], flush=True)
+        table["all edits"] = f"{right}/{args.per_kind * len(KINDS)}"
+        report["edits"] = table
+    if "copies" in wanted:
+        copies = copy_dialogues(args.corpus, args.copies)
+        report["copies"] = f"{exact(library, copies)}/{len(copies)}"
+    if "samples" in wanted:
+        report["samples"] = samples(library)
+    if "speed" in wanted:
+        report["tokens_per_second"] = speed(library)
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()
