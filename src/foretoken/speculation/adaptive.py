@@ -61,6 +61,8 @@ class AdaptivePlanner:
         n_tries: int | None = None,
     ) -> None:
         self.cost = cost
+        """What steps cost with as many slots as the latest had."""
+        self._costs = {1: cost}
         self.memory = memory
         self.acceptance = Acceptance()
         self._n_min = n_min
@@ -72,10 +74,11 @@ class AdaptivePlanner:
         self._rests: dict[tuple[SeqId, str], BackOff] = {}
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
+        self._count_slots(len(proposals))
         bets = [bet for proposal in proposals if (bet := self._best_bet(proposal)) is not None]
         if not bets:
             return {}
-        self._size(bets, sum(proposal.ask.n_pending for proposal in proposals))
+        self._size(bets, sum(proposal.ask.n_pending for proposal in proposals), len(proposals))
         self._wonder(bets)
         return {bet.seq: bet.draft.cut(bet.n) for bet in bets if bet.n >= max(1, bet.n_min)}
 
@@ -84,6 +87,7 @@ class AdaptivePlanner:
             for offer in step.offers.get(seq, ()):
                 self.acceptance.learn(seq, offer, verdict.tokens)
         if not step.reading:
+            self._count_slots(len(step.verdicts))
             self._book(step)
             self.cost.observe(step.n_rows, step.decode_ms)
 
@@ -98,6 +102,14 @@ class AdaptivePlanner:
         self._ledgers.pop(seq, None)
         self.acceptance.forget(seq)
         self._rests = {key: rest for key, rest in self._rests.items() if key[0] != seq}
+
+    def _count_slots(self, n_slots: int) -> None:
+        """Steps of several slots have a curve of their own; recurrent models are slowest at unequal lengths."""
+        n_slots = max(1, n_slots)
+        if n_slots not in self._costs:
+            alone = self._costs[1]
+            self._costs[n_slots] = alone.ragged(n_slots) if self.memory.replays else alone
+        self.cost = self._costs[n_slots]
 
     def _best_bet(self, proposal: Proposal) -> _Bet | None:
         """The offer that would win the most if this slot were alone."""
@@ -114,10 +126,10 @@ class AdaptivePlanner:
         return max(bets, key=self._alone) if len(bets) > 1 else next(iter(bets), None)
 
     def _alone(self, bet: _Bet) -> float:
-        self._size([bet], bet.n_pending)
+        self._size([bet], bet.n_pending, 1)
         return (1 + bet.sums[bet.n]) / (self.cost(bet.n_pending + bet.n) + self._overhead(bet, bet.n))
 
-    def _size(self, bets: list[_Bet], n_pending: int) -> None:
+    def _size(self, bets: list[_Bet], n_pending: int, n_slots: int) -> None:
         """Fix every draft's length so that tokens per millisecond are as many as can be expected.
 
         Rows go to the likeliest tokens first, whichever slot they belong to, and the best number of rows wins. Since
@@ -126,7 +138,8 @@ class AdaptivePlanner:
         order = [(p, which) for which, bet in enumerate(bets) for p in bet.reach]
         if len(bets) > 1:
             order.sort(key=lambda row: row[0], reverse=True)
-        tokens = float(len(bets))
+        # Every slot emits a token, whether anything is drafted for it or not.
+        tokens = float(n_slots)
         best = tokens / self.cost(n_pending) * _MARGIN
         taken = [0] * len(bets)
         chosen = list(taken)

@@ -32,6 +32,16 @@ class StepCost:
         """Expected milliseconds of a step with so many rows, now."""
         return self._base(n_rows) * self._drift
 
+    def ragged(self, n_slots: int) -> StepCost:
+        """What batches of several recurrent slots are taken to cost until they are measured.
+
+        The library computes sequences of unequal length in several passes: a draft is a pass of its own.
+        """
+        return StepCost(
+            {width: self._table[width] if width <= n_slots else self._base(n_slots) + self._base(width - n_slots)
+             for width in self._widths}
+        )  # fmt: skip
+
     @property
     def widths(self) -> frozenset[int]:
         """The widths that were measured: between them nothing can be cheaper than at their ends."""

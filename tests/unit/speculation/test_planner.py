@@ -98,6 +98,23 @@ def test_rows_go_to_the_likelier_slot() -> None:
     assert length(plan, 1) > length(plan, 0)
 
 
+def test_several_recurrent_slots_are_taken_to_be_dear_until_measured() -> None:
+    cost = StepCost(CPU)
+    assert cost.ragged(4)(4) == cost(4)
+    assert cost.ragged(4)(8) == pytest.approx(2 * cost(4)), "a draft is a pass of its own"
+
+
+def test_a_draft_for_one_slot_must_pay_for_the_others_too() -> None:
+    """Three slots wait for the longer batch: what pays for one slot alone does not pay for four."""
+    alone, crowded = planner(CPU), planner(CPU)
+    for p in (alone, crowded):
+        for seq in range(4):
+            earn(p, seq)
+    fair = offer(0.8)
+    assert length(alone.plan([Proposal(ask(0), [fair])])) > 0
+    assert crowded.plan([Proposal(ask(seq), [fair] if seq == 0 else []) for seq in range(4)]) == {}
+
+
 def test_it_learns_that_a_drafter_lies_without_verifying_it() -> None:
     p = planner()
     earn(p)
