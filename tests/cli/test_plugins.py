@@ -46,7 +46,7 @@ def test_a_strangers_drafter_works(name: str, option: str, tmp_path: Path, tiny_
     install(package, plugins)
     listed = {info["name"]: info for info in json.loads(foretoken(plugins, "drafters", "--json").stdout)}
     assert listed[name]["package"] in ("foretoken-lines", "my-drafter")
-    arguments = ("run", "-m", tiny_path("qwen35"), "-t", 1, "-c", 512, "-p", "la la la la la la", "-n", 200, "--temp", 0,
+    arguments = ("run", "-m", tiny_path("qwen35"), "-t", 1, "-c", 512, "-p", "la la la la la", "-n", 200, "--temp", 0,
                  "--ignore-eos", "--json", "--plan", "fixed")  # fmt: skip
     done = foretoken(plugins, *arguments, "--spec-type", name, f"--spec-{name}-{option}", 1)
     assert done.returncode == 0, done.stderr
