@@ -24,6 +24,10 @@ def describe() -> dict[str, object]:
     }
 
 
+MAX_LOAD = 0.3
+"""Cores that others may use while measuring; beyond that threads wait for each other at every barrier."""
+
+
 def load() -> float:
     """How many cores others keep busy, watched for a moment."""
     if not Path("/proc/stat").exists():

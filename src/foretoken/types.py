@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -49,6 +50,17 @@ class SamplingParams:
     @property
     def greedy(self) -> bool:
         return self.temperature <= 0
+
+    @property
+    def penalises(self) -> bool:
+        """Whether earlier tokens change the logits."""
+        penalties = (self.repeat_penalty - 1, self.frequency_penalty, self.presence_penalty)
+        return self.repeat_last_n != 0 and any(penalties)
+
+    @property
+    def biases(self) -> dict[Token, float]:
+        """What is added to single logits; banned tokens get minus infinity."""
+        return {**self.logit_bias, **dict.fromkeys(self.banned, -math.inf)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from foretoken.cli.settings import model_path, show_library_log
 
 bench = typer.Typer(help="Is it faster? Measurements, recorded and never asserted.", no_args_is_help=True)
 bench.command("run")(bench_run)
-_MAX_LOAD = 0.3
 
 
 @bench.command("engine")
@@ -64,7 +63,7 @@ def drafters(
 
 def warn_when_loaded(console: Console) -> None:
     """Timings on a busy machine are worth nothing: threads spin at barriers and wait for their core."""
-    if (load := machine.load()) > _MAX_LOAD:
+    if (load := machine.load()) > machine.MAX_LOAD:
         console.print(f"[bold red]other programs use {load:.1f} cores: these timings will be wrong[/]")
 
 

@@ -25,7 +25,6 @@ from foretoken.cli.settings import show_library_log
 from foretoken.config import EngineConfig
 from foretoken.errors import ConfigError
 
-MAX_LOAD = 0.3
 _SPECIAL = (PLAIN, SPECULATED, LIMIT)
 _KEEP = ("workload", "ratio")
 _WIDTH = 140
@@ -74,7 +73,7 @@ def bench_run(
 
 def refuse_when_loaded(console: Console, anyway: bool) -> None:
     """Threads spin at barriers and wait for their core: timings on a busy machine are worth nothing."""
-    if (load := machine.load()) <= MAX_LOAD:
+    if (load := machine.load()) <= machine.MAX_LOAD:
         return
     console.print(f"[bold red]other programs use {load:.1f} cores: these timings will be wrong[/]")
     if not anyway:
@@ -121,7 +120,7 @@ def _finish(report: suite.Report, title: str, as_json: bool, out: Path | None, c
         console.print(table)
     for label in report.too_long:
         console.print(f"left out, longer than the context (-c): {label}")
-    if report.load > MAX_LOAD:
+    if report.load > machine.MAX_LOAD:
         console.print(f"[bold red]measured while other programs used {report.load:.1f} cores[/]")
 
 

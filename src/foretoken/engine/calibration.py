@@ -21,8 +21,6 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56,
 _ROUNDS = 5
 _BUDGET_S = 12.0
 _HEAD_BYTES = 1 << 20
-_MAX_LOAD = 0.3
-"""Cores that others may use while measuring; beyond that threads wait for each other at every barrier."""
 _CONTEXT = 16
 """Tokens before the row whose bits are compared."""
 
@@ -32,7 +30,7 @@ def calibrated(assembly: Assembly, again: bool = False) -> dict[int, float]:
     path = _cache_folder() / f"{_key(assembly)}.json"
     if not again and (known := _remembered(path)):
         return known
-    busy = machine.load() > _MAX_LOAD
+    busy = machine.load() > machine.MAX_LOAD
     table = measure(assembly.context, assembly.memory)
     if busy:
         log.warning("other programs are using the machine: this calibration is used, but not remembered")

@@ -41,6 +41,7 @@ class EngineHost:
             n_ctx=self._target.context.n_ctx,
             exact=False,
             memory="auto",
+            checkpoints="auto",
             kv_type_k=None,
             kv_type_v=None,
             unified=None,

@@ -85,10 +85,10 @@ class Scheduler:
         slot.owner = session.request.owner
 
     def _reading_same_prompt(self, session: Session) -> Slot | None:
+        if session.scoring:
+            return None
         for slot in self.active:
             other = slot.session
-            if session.scoring:
-                return None
             if other and other.request is session.request and other.prefilling and slot.leader is None:
                 return slot
         return None

@@ -145,9 +145,6 @@ class Context:
         llama_cpp.llama_state_seq_get_data(self.pointer, _bytes(data), size, seq)
         return state.positions(data, extended=self.model.multi_rope)
 
-    def synchronize(self) -> None:
-        llama_cpp.llama_synchronize(self.pointer)
-
     def close(self) -> None:
         if self._pointer is not None:
             pointer, self._pointer = self._pointer, None

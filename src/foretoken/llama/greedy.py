@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +14,7 @@ class GreedySampler:
     """Takes the first largest logit; a chain in C would copy the whole vocabulary for it."""
 
     def __init__(self, logits: Callable[[int], NDArray[np.float32]], params: SamplingParams) -> None:
-        bias = {**params.logit_bias, **dict.fromkeys(params.banned, -math.inf)}
+        bias = params.biases
         self._logits = logits
         self._biased = np.array(list(bias), np.intp)
         self._bias = np.array(list(bias.values()), np.float32)
@@ -23,8 +22,7 @@ class GreedySampler:
     @staticmethod
     def serves(params: SamplingParams) -> bool:
         """Whether nothing but biases comes before the choice."""
-        penalised = params.repeat_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
-        return params.greedy and not params.dry_multiplier and not (penalised and params.repeat_last_n)
+        return params.greedy and not params.dry_multiplier and not params.penalises
 
     def sample(self, row: int) -> Token:
         logits = self._logits(row)

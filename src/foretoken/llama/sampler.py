@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import secrets
 from collections.abc import Iterator, Sequence
 
@@ -46,7 +45,7 @@ class LlamaSampler:
 def _reach(params: SamplingParams, n_ctx: int) -> int:
     """How many tokens back any sampler in the chain looks (at least 1, so that the slice is a tail)."""
     spans = [1]
-    if _penalises(params):
+    if params.penalises:
         spans.append(_window(params.repeat_last_n, n_ctx))
     if params.dry_multiplier:
         spans.append(_window(params.dry_penalty_last_n, n_ctx))
@@ -58,19 +57,13 @@ def _window(last_n: int, n_ctx: int) -> int:
     return n_ctx if last_n < 0 else last_n
 
 
-def _penalises(params: SamplingParams) -> bool:
-    return params.repeat_last_n != 0 and (
-        params.repeat_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
-    )
-
-
 def _links(params: SamplingParams, vocabulary: Vocabulary, n_ctx: int) -> Iterator[object]:
     n_vocab = vocabulary.n_tokens
-    bias = {**params.logit_bias, **dict.fromkeys(params.banned, -math.inf)}
+    bias = params.biases
     if bias:
         entries = (llama_cpp.llama_logit_bias * len(bias))(*bias.items())
         yield llama_cpp.llama_sampler_init_logit_bias(n_vocab, len(bias), entries)
-    if _penalises(params):
+    if params.penalises:
         last_n = _window(params.repeat_last_n, n_ctx)
         yield llama_cpp.llama_sampler_init_penalties(
             n_vocab, last_n, params.repeat_penalty, params.frequency_penalty, params.presence_penalty

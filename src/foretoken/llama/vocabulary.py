@@ -84,10 +84,6 @@ class Vocabulary:
         return _known(llama_cpp.llama_vocab_eos(self.pointer))
 
     @property
-    def eot(self) -> Token | None:
-        return _known(llama_cpp.llama_vocab_eot(self.pointer))
-
-    @property
     def fim_prefix(self) -> Token | None:
         return _known(llama_cpp.llama_vocab_fim_pre(self.pointer))
 
@@ -100,20 +96,12 @@ class Vocabulary:
         return _known(llama_cpp.llama_vocab_fim_mid(self.pointer))
 
     @property
-    def fim_pad(self) -> Token | None:
-        return _known(llama_cpp.llama_vocab_fim_pad(self.pointer))
-
-    @property
     def fim_repository(self) -> Token | None:
         return _known(llama_cpp.llama_vocab_fim_rep(self.pointer))
 
     @property
     def fim_separator(self) -> Token | None:
         return _known(llama_cpp.llama_vocab_fim_sep(self.pointer))
-
-    @property
-    def newline(self) -> Token | None:
-        return _known(llama_cpp.llama_vocab_nl(self.pointer))
 
     @property
     def adds_bos(self) -> bool:

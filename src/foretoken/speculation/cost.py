@@ -47,11 +47,6 @@ class StepCost:
         """The widths that were measured: between them nothing can be cheaper than at their ends."""
         return self._known
 
-    @property
-    def drift(self) -> float:
-        """How much slower everything is than when it was calibrated."""
-        return self._drift
-
     def observe(self, n_rows: int, ms: float) -> None:
         """Learn from a step that took `ms`."""
         ratio = self.plausible(n_rows, ms) / self._base(n_rows)
