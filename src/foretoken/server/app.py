@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
@@ -15,37 +15,31 @@ from starlette.responses import Response
 
 from foretoken.errors import ForetokenError
 from foretoken.server import native, openai, status
-from foretoken.server.bodies import body_schemas
-from foretoken.server.chat import ChatBody
-from foretoken.server.completion import CompletionBody
+from foretoken.server.bodies import Bodies, body_schemas
 from foretoken.server.errors import ApiError, as_api_error
 from foretoken.server.gate import Gate
-from foretoken.server.native_bodies import (
-    DetokenizeBody,
-    InfillBody,
-    NativeCompletionBody,
-    TemplateBody,
-    TokenizeBody,
-)
 from foretoken.server.service import Service
 from foretoken.server.sse import ClientGone, JsonAnswer
 
-_BODIES: list[type[BaseModel]] = [
-    ChatBody,
-    CompletionBody,
-    NativeCompletionBody,
-    InfillBody,
-    TokenizeBody,
-    DetokenizeBody,
-    TemplateBody,
-]
+
+class Part(Protocol):
+    """A module with endpoints."""
+
+    BODIES: Bodies
+    """What its routes read by themselves, for the OpenAPI document."""
+
+    def router(self, service: Service) -> APIRouter: ...
+
+
+PARTS: tuple[Part, ...] = (openai, native, status)
+"""Everything that is served: a new family of endpoints is a module and its name here."""
 
 
 def create_app(service: Service) -> FastAPI:
     """Every route and every way to fail; the caller starts and closes the service."""
     app = FastAPI(title="foretoken", version="1", docs_url=None, redoc_url=None)
-    for routes in (openai.router(service), native.router(service), status.router(service)):
-        app.include_router(routes)
+    for part in PARTS:
+        app.include_router(part.router(service))
     for kind in (ApiError, ForetokenError, ValidationError, Exception):
         app.add_exception_handler(kind, _failed)
     app.add_exception_handler(HTTPException, _refused)
@@ -94,7 +88,8 @@ def _describe_bodies(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = plain()
-            schema.setdefault("components", {}).setdefault("schemas", {}).update(body_schemas(_BODIES))
+            bodies = tuple(body for part in PARTS for body in part.BODIES)
+            schema.setdefault("components", {}).setdefault("schemas", {}).update(body_schemas(bodies))
             app.openapi_schema = schema
         return app.openapi_schema
 

@@ -14,6 +14,7 @@ from foretoken.server.gate import too_large
 from foretoken.server.service import Service
 
 B = TypeVar("B", bound=BaseModel)
+Bodies = tuple[type[BaseModel], ...]
 
 _BODY_SECONDS = 60.0
 _REFERENCE = "#/components/schemas/{model}"
@@ -40,7 +41,7 @@ def described(kind: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}
 
 
-def body_schemas(kinds: list[type[BaseModel]]) -> dict[str, Any]:
+def body_schemas(kinds: Bodies) -> dict[str, Any]:
     """The schemas that `described` refers to."""
     _, definitions = models_json_schema([(kind, "validation") for kind in kinds], ref_template=_REFERENCE)
     found: dict[str, Any] = definitions.get("$defs", {})

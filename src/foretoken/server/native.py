@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from foretoken.errors import InvalidRequest
 from foretoken.server import chat
-from foretoken.server.bodies import described, read_body
+from foretoken.server.bodies import Bodies, described, read_body
 from foretoken.server.infill import infill_tokens
 from foretoken.server.native_bodies import (
     DetokenizeBody,
@@ -26,6 +26,8 @@ from foretoken.server.respond import record_of, respond
 from foretoken.server.service import Service
 from foretoken.server.sse import JsonAnswer
 from foretoken.types import Token
+
+BODIES: Bodies = (NativeCompletionBody, InfillBody, TokenizeBody, DetokenizeBody, TemplateBody)
 
 
 def router(service: Service) -> APIRouter:

@@ -11,7 +11,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from foretoken.server import chat
-from foretoken.server.bodies import described, read_body
+from foretoken.server.bodies import Bodies, described, read_body
 from foretoken.server.chat import ChatBody
 from foretoken.server.completion import CompletionBody
 from foretoken.server.errors import ApiError
@@ -21,6 +21,8 @@ from foretoken.server.prompts import prompt_tokens, split_prompts
 from foretoken.server.respond import record_of, respond
 from foretoken.server.service import Service
 from foretoken.types import Token
+
+BODIES: Bodies = (ChatBody, CompletionBody)
 
 
 def router(service: Service) -> APIRouter:

@@ -7,12 +7,15 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from foretoken.server.bodies import Bodies
 from foretoken.server.errors import ApiError
 from foretoken.server.native_writer import settings_body
 from foretoken.server.service import Service
 from foretoken.server.sse import JsonAnswer
 from foretoken.types import Request
 from foretoken.worker.messages import SlotState
+
+BODIES: Bodies = ()
 
 
 def router(service: Service) -> APIRouter:
