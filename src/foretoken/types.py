@@ -82,6 +82,20 @@ OFF = SpeculationParams(drafters=())
 
 
 @dataclass(frozen=True, slots=True)
+class Constraint:
+    """What an answer may look like: a grammar that every token must keep to, until the grammar lets the answer end."""
+
+    kind: Literal["json_schema", "gbnf", "regex", "lark"]
+    source: str
+    """The schema (as JSON text), grammar or expression itself; lark is llguidance's dialect of it."""
+    thought: Literal["none", "may", "open"] = "none"
+    """What comes before and is free: nothing, a thought in <think> tags if the model wants one, or the rest of one."""
+
+
+ANY_OBJECT = Constraint("json_schema", '{"type":"object"}')
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One thing asked of the engine: a prompt (text or tokens) and how to continue it."""
 
@@ -103,6 +117,7 @@ class Request:
     n_keep: int = 0
     """Tokens at the start of the prompt that a context shift never forgets."""
     speculation: SpeculationParams = field(default_factory=SpeculationParams)
+    constraint: Constraint | None = None
     owner: str = ""
     """Whose request this is: nothing learnt or kept for one owner serves another."""
     id: str = field(default_factory=lambda: uuid4().hex[:12])
