@@ -90,6 +90,17 @@ class ChatBody(ConversationBody, GenerationFields):
     stream_options: StreamOptions | None = None
     reasoning_format: Literal["none", "deepseek", "auto"] | None = None
 
+    @property
+    def n_wanted(self) -> int | None:
+        """Tokens of the answer at most, under whichever name they were asked for."""
+        given = (self.max_completion_tokens, self.max_tokens, self.n_predict)
+        return next((value for value in given if value is not None), None)
+
+    @property
+    def n_logprobs(self) -> int | None:
+        """How many alternatives are asked for; None is no probabilities."""
+        return (self.top_logprobs or self.n_probs or 0) if self.logprobs or self.top_logprobs else None
+
     def check(self) -> list[str]:
         """Refuse what cannot be honoured; returns the names of unknown fields."""
         unknown = self.refuse_unsupported(REFUSED)

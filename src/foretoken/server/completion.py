@@ -42,6 +42,12 @@ class CompletionBody(GenerationFields):
         return [name for name in self.refuse_unsupported() if name not in CHAT_WITHOUT_EFFECT]
 
     @property
+    def n_wanted(self) -> int | None:
+        """Tokens of the answer at most, under whichever name they were asked for."""
+        given = (self.max_tokens, self.max_completion_tokens, self.n_predict)
+        return next((value for value in given if value is not None), None)
+
+    @property
     def n_logprobs(self) -> int | None:
         """How many alternatives are asked for; None is no probabilities."""
         if isinstance(self.logprobs, bool):

@@ -10,7 +10,6 @@ from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from foretoken.server import chat
 from foretoken.server.bodies import Bodies, described, read_body
 from foretoken.server.chat import ChatBody
 from foretoken.server.completion import CompletionBody
@@ -20,6 +19,7 @@ from foretoken.server.openai_writers import ChatWriter, CompletionWriter
 from foretoken.server.prompts import prompt_tokens, split_prompts
 from foretoken.server.respond import record_of, respond
 from foretoken.server.service import Service
+from foretoken.server.turn import prepare
 from foretoken.types import Token
 
 BODIES: Bodies = (ChatBody, CompletionBody)
@@ -76,23 +76,9 @@ def _model(service: Service, started: int) -> dict[str, Any]:
 async def _chat(service: Service, http: HttpRequest) -> Response:
     body = await read_body(http, service, ChatBody)
     unknown = body.check()
-    vocabulary = service.vocabulary
-    prompt = chat.render(service, body)
-    tokens = await service.tokenizing(chat.tokens_of, prompt, vocabulary, size=len(prompt))
-    n = body.n or 1
-    service.check_choices(n)
-    logprobs = (body.top_logprobs or body.n_probs or 0) if body.logprobs or body.top_logprobs else None
-    request = service.request(
-        body,
-        tokens,
-        record_of(http).owner,
-        max_tokens=_first(body.max_completion_tokens, body.max_tokens, body.n_predict),
-        n=n,
-        logprobs=logprobs,
-    )
-    thinking = None if body.reasoning_format == "none" else chat.thinks_first(prompt)
-    writer = ChatWriter(service, body, n, thinking, logprobs is not None)
-    return await respond(http, service, [request], writer, stream=bool(body.stream), unknown=unknown)
+    turn = await prepare(service, body, record_of(http).owner)
+    writer = ChatWriter(service, body, turn)
+    return await respond(http, service, [turn.request], writer, stream=bool(body.stream), unknown=unknown)
 
 
 async def _complete(service: Service, http: HttpRequest) -> Response:
@@ -102,7 +88,7 @@ async def _complete(service: Service, http: HttpRequest) -> Response:
     n = body.n or 1
     service.check_choices(n * len(prompts))
     owner = record_of(http).owner
-    max_tokens = _first(body.max_tokens, body.max_completion_tokens, body.n_predict)
+    max_tokens = body.n_wanted
     requests = [
         service.request(
             body,
@@ -126,7 +112,3 @@ async def _prompt(service: Service, body: CompletionBody, prompt: Any, max_token
     if body.suffix:
         return infill_tokens(vocabulary, prompt, body.suffix, [], [], service.properties.n_ctx, max_tokens)
     return await service.tokenizing(prompt_tokens, prompt, vocabulary, size=size)
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)

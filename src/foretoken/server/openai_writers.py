@@ -9,10 +9,11 @@ from typing import Any
 
 from foretoken.server.chat import ChatBody
 from foretoken.server.completion import CompletionBody, LogprobLists
-from foretoken.server.reasoning import Part, ReasoningParser
+from foretoken.server.reading import CallArguments, CallStarted, Delta, Said, Text, Thought, read_whole
 from foretoken.server.service import Service
 from foretoken.server.shapes import Choice, finish_reason, probabilities, timings, usage_body
 from foretoken.server.sse import DONE
+from foretoken.server.turn import Turn
 from foretoken.types import Chunk, Event, Finish
 
 
@@ -48,19 +49,14 @@ class _OpenAiWriter:
 
 
 class ChatWriter(_OpenAiWriter):
-    """/v1/chat/completions; `thinking` None leaves thoughts in the text."""
+    """/v1/chat/completions."""
 
-    def __init__(self, service: Service, body: ChatBody, n: int, thinking: bool | None, with_logprobs: bool) -> None:
+    def __init__(self, service: Service, body: ChatBody, turn: Turn) -> None:
         kind = "chat.completion.chunk" if body.stream else "chat.completion"
         with_usage = bool(body.stream_options and body.stream_options.include_usage)
         super().__init__(service, "chatcmpl", kind, with_usage, 1)
-        self._n = n
-        self._with_logprobs = with_logprobs
-        self._thinking = thinking
-        self._parsers = [self._parser() for _ in range(n)]
-
-    def _parser(self) -> ReasoningParser | None:
-        return None if self._thinking is None else ReasoningParser(self._thinking)
+        self._with_logprobs = turn.request.logprobs is not None
+        self._readers = [turn.reader() for _ in range(turn.request.n)]
 
     def whole(self, choices: Sequence[Choice]) -> Any:
         bodies = [self._choice(number, choice) for number, choice in enumerate(choices)]
@@ -68,19 +64,18 @@ class ChatWriter(_OpenAiWriter):
 
     def _choice(self, number: int, choice: Choice) -> dict[str, Any]:
         assert choice.finish is not None
-        parser = self._parser()
-        part = Part(choice.text)
-        if parser is not None:
-            first, last = parser.push(choice.text), parser.finish()
-            part = Part(first.content + last.content, first.reasoning + last.reasoning)
-        message: dict[str, Any] = {"role": "assistant", "content": part.content}
-        if part.reasoning:
-            message["reasoning_content"] = part.reasoning
+        said = read_whole(self._readers[number], choice.text)
+        # As OpenAI does: an answer that only calls tools has no content.
+        message: dict[str, Any] = {"role": "assistant", "content": said.content or (None if said.calls else "")}
+        if said.reasoning:
+            message["reasoning_content"] = said.reasoning
+        if said.calls:
+            message["tool_calls"] = [_call(call.id, call.name, call.arguments) for call in said.calls]
         return {
             "index": number,
             "message": message,
             "logprobs": self._logprobs(choice),
-            "finish_reason": finish_reason(choice.finish),
+            "finish_reason": _reason(choice.finish, said),
         }
 
     def _logprobs(self, piece: Choice | Chunk) -> dict[str, Any] | None:
@@ -89,20 +84,22 @@ class ChatWriter(_OpenAiWriter):
         return {"content": probabilities(piece.tokens, self._vocabulary), "refusal": None}
 
     def opening(self) -> Iterator[Any]:
-        for number in range(self._n):
+        for number in range(len(self._readers)):
             yield self._event(number, {"role": "assistant", "content": None})
 
     def piece(self, number: int, event: Event, choice: Choice) -> Iterator[Any]:
-        parser = self._parsers[number]
+        reader = self._readers[number]
         if isinstance(event, Finish):
-            rest = parser.finish() if parser else Part()
-            if delta := _delta(rest):
-                yield self._event(number, delta)
-            yield self._event(number, {}, finish_reason(event)) | {"timings": timings(event.usage)}
+            for delta in reader.finish():
+                yield self._event(number, _delta(delta))
+            yield self._event(number, {}, _reason(event, reader.said)) | {"timings": timings(event.usage)}
             return
-        delta = _delta(parser.push(event.text) if parser else Part(event.text))
-        if delta or (self._with_logprobs and event.tokens):
-            yield self._event(number, delta, logprobs=self._logprobs(event))
+        told = [_delta(delta) for delta in reader.push(event.text)]
+        logprobs = self._logprobs(event) if event.tokens else None
+        # Probabilities go with the first thing told; they are told alone when the text is held back.
+        for body in told or ([{}] if logprobs else []):
+            yield self._event(number, body, logprobs=logprobs)
+            logprobs = None
 
     def _event(
         self, number: int, delta: dict[str, Any], finish: str | None = None, logprobs: Any = None
@@ -111,9 +108,26 @@ class ChatWriter(_OpenAiWriter):
         return {**self._head, "choices": [choice]}
 
 
-def _delta(part: Part) -> dict[str, Any]:
-    found = {"content": part.content, "reasoning_content": part.reasoning}
-    return {name: text for name, text in found.items() if text}
+def _delta(delta: Delta) -> dict[str, Any]:
+    match delta:
+        case Text(text):
+            return {"content": text}
+        case Thought(text):
+            return {"reasoning_content": text}
+        case CallStarted(index, call_id, name):
+            return {"tool_calls": [{"index": index, **_call(call_id, name, "")}]}
+        case CallArguments(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+
+
+def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _reason(finish: Finish, said: Said) -> str:
+    """An answer that ends with calls waits for their results."""
+    reason = finish_reason(finish)
+    return "tool_calls" if said.calls and reason == "stop" else reason
 
 
 class CompletionWriter(_OpenAiWriter):

@@ -1,0 +1,103 @@
+"""Reading a chat answer back: the model's text sorted into thoughts, text and calls, while it streams in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from foretoken.server.reasoning import Part, ReasoningParser
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """More of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """More of what the model thinks before it answers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """The model begins to call a tool."""
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """More of a call's arguments: a piece of JSON."""
+
+    index: int
+    text: str
+
+
+Delta = Text | Thought | CallStarted | CallArguments
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call, complete or growing."""
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class Said:
+    """Everything one answer said so far."""
+
+    content: str = ""
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
+
+    def take(self, delta: Delta) -> None:
+        match delta:
+            case Text(text):
+                self.content += text
+            case Thought(text):
+                self.reasoning += text
+            case CallStarted(_, call_id, name):
+                self.calls.append(Call(call_id, name))
+            case CallArguments(index, text):
+                self.calls[index].arguments += text
+
+
+class Reader:
+    """Follows one choice; `thinking` None leaves thoughts in the text."""
+
+    def __init__(self, thinking: bool | None) -> None:
+        self.said = Said()
+        self._reasoning = None if thinking is None else ReasoningParser(thinking)
+
+    def push(self, text: str) -> list[Delta]:
+        """What this piece of the answer adds."""
+        return self._noted(self._reasoning.push(text) if self._reasoning else Part(text))
+
+    def finish(self) -> list[Delta]:
+        """What was held back, at the end."""
+        return self._noted(self._reasoning.finish() if self._reasoning else Part())
+
+    def _noted(self, part: Part) -> list[Delta]:
+        found: list[Delta] = []
+        if part.reasoning:
+            found.append(Thought(part.reasoning))
+        if part.content:
+            found.append(Text(part.content))
+        for delta in found:
+            self.said.take(delta)
+        return found
+
+
+def read_whole(reader: Reader, text: str) -> Said:
+    """A complete answer, sorted."""
+    reader.push(text)
+    reader.finish()
+    return reader.said

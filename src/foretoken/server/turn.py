@@ -1,0 +1,34 @@
+"""One turn of a chat, whatever dialect it was asked in: what the engine is asked, how its answer is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foretoken.server import chat
+from foretoken.server.chat import ChatBody
+from foretoken.server.reading import Reader
+from foretoken.server.service import Service
+from foretoken.types import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A conversation ready for the engine."""
+
+    request: Request
+    thinking: bool | None
+    """Whether the answer begins inside a thought; None leaves thoughts in the text."""
+
+    def reader(self) -> Reader:
+        """Reads one choice of the answer."""
+        return Reader(self.thinking)
+
+
+async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
+    """Put a conversation into the model's template and everything else it asks for into a request."""
+    prompt = chat.render(service, body)
+    tokens = await service.tokenizing(chat.tokens_of, prompt, service.vocabulary, size=len(prompt))
+    n = body.n or 1
+    service.check_choices(n)
+    request = service.request(body, tokens, owner, max_tokens=body.n_wanted, n=n, logprobs=body.n_logprobs)
+    return Turn(request, None if body.reasoning_format == "none" else chat.thinks_first(prompt))
