@@ -118,6 +118,8 @@ class Request:
     """Tokens at the start of the prompt that a context shift never forgets."""
     speculation: SpeculationParams = field(default_factory=SpeculationParams)
     constraint: Constraint | None = None
+    shown: tuple[Token, ...] = ()
+    """Control tokens that are part of this answer's text; the others are invisible."""
     owner: str = ""
     """Whose request this is: nothing learnt or kept for one owner serves another."""
     id: str = field(default_factory=lambda: uuid4().hex[:12])

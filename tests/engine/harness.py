@@ -50,6 +50,9 @@ class ToyPieces:
     def __init__(self, end: Token | None = 0) -> None:
         self.end_tokens = frozenset() if end is None else frozenset({end})
 
+    def piece(self, token: Token) -> bytes:
+        return self.text_piece(token)
+
     def text_piece(self, token: Token) -> bytes:
         return bytes([97 + token % 26])
 

@@ -195,3 +195,14 @@ def test_the_probe_chooses_what_keeps_the_promise(
         assert engine.assembly.memory.name in memory
         assert engine.assembly.exact is exact
         assert ("exact" if exact else "fast") in engine.assembly.describe()
+
+
+def test_control_tokens_are_text_only_where_they_are_asked_for(engine: Engine) -> None:
+    marker = engine.tokenize("<|im_start|>")[-1]
+    forced = SamplingParams(temperature=0, logit_bias={marker: 1e4})
+    hidden, shown = (
+        list(engine.generate(Request("def", forced, max_tokens=3, shown=tokens))) for tokens in ((), (marker,))
+    )
+    assert tokens_of(hidden) == tokens_of(shown) == [marker] * 3
+    assert "".join(event.text for event in hidden if isinstance(event, Chunk)) == ""
+    assert "".join(event.text for event in shown if isinstance(event, Chunk)) == "<|im_start|>" * 3

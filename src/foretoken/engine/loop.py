@@ -30,6 +30,7 @@ class Pieces(Protocol):
 
     @property
     def end_tokens(self) -> frozenset[Token]: ...
+    def piece(self, token: Token) -> bytes: ...
     def text_piece(self, token: Token) -> bytes: ...
 
 
@@ -199,7 +200,7 @@ class Loop:
             session.scored.append(TokenInfo(token, self.pieces.text_piece(token), MODEL, chosen, top))
 
     def _info(self, session: Session, row: int, token: Token, origin: str) -> TokenInfo:
-        piece = self.pieces.text_piece(token)
+        piece = self.pieces.piece(token) if token in session.request.shown else self.pieces.text_piece(token)
         if session.request.logprobs is None:
             return TokenInfo(token, piece, origin)
         chosen, top = logprobs(self.backend.logits(row), token, session.request.logprobs)
