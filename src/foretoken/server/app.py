@@ -59,22 +59,22 @@ def create_app(service: Service) -> FastAPI:
     return app
 
 
-async def _failed(_: HttpRequest, error: Exception) -> Response:
+async def _failed(http: HttpRequest, error: Exception) -> Response:
     answer = as_api_error(error)
-    return JsonAnswer(answer.body(), answer.status, answer.headers())
+    return JsonAnswer(answer.body(http.scope["path"]), answer.status, answer.headers())
 
 
-async def _refused(_: HttpRequest, error: Exception) -> Response:
+async def _refused(http: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     words = {404: "there is no such endpoint", 405: "this endpoint does not take this method"}
     answer = ApiError(error.status_code, words.get(error.status_code, str(error.detail)))
-    return JsonAnswer(answer.body(), answer.status, dict(error.headers or {}))
+    return JsonAnswer(answer.body(http.scope["path"]), answer.status, dict(error.headers or {}))
 
 
-async def _malformed(_: HttpRequest, error: Exception) -> Response:
+async def _malformed(http: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    return JsonAnswer(ApiError(400, f"{first['loc'][-1]}: {first['msg']}").body(), 400)
+    return JsonAnswer(ApiError(400, f"{first['loc'][-1]}: {first['msg']}").body(http.scope["path"]), 400)
 
 
 async def _left(_: HttpRequest, __: Exception) -> Response:

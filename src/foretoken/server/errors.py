@@ -1,4 +1,4 @@
-"""Errors as clients see them: OpenAI's shape, with llama.cpp's type names."""
+"""Errors as clients see them: OpenAI's shape with llama.cpp's type names, or Anthropic's on its own endpoints."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _TYPES = {
     501: "not_supported_error",
     503: "unavailable_error",
 }
+_ANTHROPIC = "/v1/messages"
+_ANTHROPIC_TYPES = {413: "request_too_large", 500: "api_error", 501: "api_error", 503: "overloaded_error"}
 
 
 class ApiError(Exception):
@@ -43,7 +45,11 @@ class ApiError(Exception):
         self.retry_after = retry_after
         self.details = details
 
-    def body(self) -> dict[str, Any]:
+    def body(self, path: str = "") -> dict[str, Any]:
+        """The error in the dialect of the endpoint that failed."""
+        if path.startswith(_ANTHROPIC):
+            kind = _ANTHROPIC_TYPES.get(self.status, _TYPES.get(self.status, "invalid_request_error"))
+            return {"type": "error", "error": {"type": kind, "message": self.message}}
         return {
             "error": {
                 "message": self.message,

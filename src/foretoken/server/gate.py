@@ -42,7 +42,9 @@ class Gate:
         async def note(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = record.id
+                headers_out = MutableHeaders(scope=message)
+                # Anthropic's clients look for the shorter name.
+                headers_out["x-request-id"] = headers_out["request-id"] = record.id
             await send(message)
 
         try:
@@ -66,7 +68,7 @@ class Gate:
             record.owner = owner or ""
             await self._app(scope, receive, send)
         else:
-            answer = JsonAnswer(refusal.body(), refusal.status, refusal.headers())
+            answer = JsonAnswer(refusal.body(record.path), refusal.status, refusal.headers())
             await answer(scope, receive, send)
 
     def _leave(self, scope: Scope, record: Record) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from foretoken.server.errors import ApiError
 from foretoken.server.native_bodies import NativeBody
 from foretoken.server.service import Service
 from foretoken.server.shapes import Choice, probabilities, speculation_body, timings
@@ -35,6 +36,9 @@ class NativeWriter:
 
     def closing(self, choices: Sequence[Choice]) -> Iterator[Any]:
         yield from ()
+
+    def failing(self, error: ApiError) -> Iterator[Any]:
+        yield error.body()
 
     def piece(self, number: int, event: Event, choice: Choice) -> Iterator[Any]:
         if isinstance(event, Finish):

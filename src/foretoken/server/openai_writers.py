@@ -9,6 +9,7 @@ from typing import Any
 
 from foretoken.server.chat import ChatBody
 from foretoken.server.completion import CompletionBody, LogprobLists
+from foretoken.server.errors import ApiError
 from foretoken.server.reading import CallArguments, CallStarted, Delta, Said, Text, Thought, read_whole
 from foretoken.server.service import Service
 from foretoken.server.shapes import Choice, finish_reason, probabilities, timings, usage_body
@@ -41,6 +42,9 @@ class _OpenAiWriter:
         """The usage comes in an event of its own, if it was asked for."""
         if self._with_usage:
             yield {**self._head, "choices": [], **self._cost(choices)}
+
+    def failing(self, error: ApiError) -> Iterator[Any]:
+        yield error.body()
 
     def _cost(self, choices: Sequence[Choice]) -> dict[str, Any]:
         finishes = [choice.finish for choice in choices if choice.finish]

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from foretoken.server.answering import Answering, Numbered
 from foretoken.server.cuts import Cut, cutting
+from foretoken.server.errors import ApiError
 from foretoken.server.record import Record
 from foretoken.server.service import Service
 from foretoken.server.shapes import Choice
@@ -37,6 +38,10 @@ class Writer(Protocol):
 
     def closing(self, choices: Sequence[Choice]) -> Iterable[Any]:
         """Events after the last choice is over."""
+        ...
+
+    def failing(self, error: ApiError) -> Iterable[Any]:
+        """Events that end a stream which has begun, when it cannot go on."""
         ...
 
 
@@ -67,7 +72,7 @@ async def respond(
             choices = await unless_gone(_collect(answering, n_choices, cut), http.receive)
             return JsonAnswer(writer.whole(choices), headers=headers)
         lines = _lines(answering, n_choices, writer, service.settings.keep_alive, cut)
-        return EventStream(lines, headers, answering.close)
+        return EventStream(lines, headers, answering.close, writer.failing)
     except BaseException:
         answering.close()
         raise

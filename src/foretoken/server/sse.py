@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from foretoken.server.errors import as_api_error
+from foretoken.server.errors import ApiError, as_api_error
 
 log = logging.getLogger("foretoken.server")
 
@@ -28,8 +28,10 @@ class ClientGone(Exception):
 
 
 def line(data: Any) -> bytes:
-    """One event."""
-    return b"data: " + _encode(data) + b"\n\n"
+    """One event; one that has a type is named by it, as Anthropic's and OpenAI's newer clients expect."""
+    name = data.get("type") if isinstance(data, dict) else None
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + _encode(data) + b"\n\n"
 
 
 class JsonAnswer(Response):
@@ -49,11 +51,18 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, lines: AsyncIterator[bytes], headers: dict[str, str], close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        lines: AsyncIterator[bytes],
+        headers: dict[str, str],
+        close: Callable[[], None],
+        failing: Callable[[ApiError], Iterable[Any]],
+    ) -> None:
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no", **headers})
         del self.headers["content-length"]
         self._lines = lines
         self._close = close
+        self._failing = failing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -80,9 +89,10 @@ class EventStream(Response):
             if answer.status == 500:
                 log.exception("a stream failed")
             if not started:
-                await JsonAnswer(answer.body(), answer.status, answer.headers())(scope, receive, send)
+                await JsonAnswer(answer.body(scope["path"]), answer.status, answer.headers())(scope, receive, send)
                 return
-            await send({"type": "http.response.body", "body": line(answer.body()), "more_body": True})
+            told = b"".join(line(data) for data in self._failing(answer))
+            await send({"type": "http.response.body", "body": told, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
