@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from foretoken.server.anthropic.bodies import CountBody, MessagesBody
 from foretoken.server.chat import ChatBody
 from foretoken.server.completion import CompletionBody
 from foretoken.server.fields import REFUSED, WITHOUT_EFFECT
@@ -21,6 +22,8 @@ from foretoken.server.native_bodies import (
 MESSAGES = [{"role": "user", "content": "Hi"}]
 ENDPOINTS: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "/v1/chat/completions": (ChatBody, {"messages": MESSAGES, "max_tokens": 2}),
+    "/v1/messages": (MessagesBody, {"messages": MESSAGES, "max_tokens": 2}),
+    "/v1/messages/count_tokens": (CountBody, {"messages": MESSAGES}),
     "/v1/completions": (CompletionBody, {"prompt": "Hi", "max_tokens": 2}),
     "/completion": (NativeCompletionBody, {"prompt": "Hi", "n_predict": 2}),
     "/infill": (InfillBody, {"input_prefix": "a", "input_suffix": "b", "n_predict": 2}),
@@ -33,6 +36,10 @@ EDGES = [
     True, False, None, "", "none", "auto", "\x00", "é☃𝄞", "\ufffd", "<|im_end|>", "<think>", [], {}, [[]], [None], [0],
     [-1], ["a"], [[65, 1.5]], [["a", False]], {"65": 1}, {"a": None}, {"type": "text"}, {"type": "none"},
     {"n_max": 0}, [{"role": "user"}], [{"role": "user", "content": ["x"]}], [{"text": "x", "filename": "f"}],
+    [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [1]}]}],
+    [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "b", "input": {}}]}],
+    [{"name": "f", "input_schema": {"type": "object"}}], {"type": "any"}, {"type": "tool", "name": "f"},
+    {"type": "enabled", "budget_tokens": 5}, {"format": {"type": "json_schema", "schema": {"type": "no"}}},
 ]  # fmt: skip
 VALUES = st.one_of(
     st.sampled_from(EDGES),

@@ -8,7 +8,7 @@ from foretoken.server import chat
 from foretoken.server.chat import ChatBody
 from foretoken.server.reading import Reader
 from foretoken.server.service import Service
-from foretoken.types import Request
+from foretoken.types import Request, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,15 @@ class Turn:
         return Reader(self.thinking)
 
 
+async def prompt_of(service: Service, body: ChatBody) -> tuple[str, list[Token]]:
+    """A conversation in the model's template, as text and as tokens."""
+    prompt = chat.render(service, body)
+    return prompt, await service.tokenizing(chat.tokens_of, prompt, service.vocabulary, size=len(prompt))
+
+
 async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
     """Put a conversation into the model's template and everything else it asks for into a request."""
-    prompt = chat.render(service, body)
-    tokens = await service.tokenizing(chat.tokens_of, prompt, service.vocabulary, size=len(prompt))
+    prompt, tokens = await prompt_of(service, body)
     n = body.n or 1
     service.check_choices(n)
     request = service.request(body, tokens, owner, max_tokens=body.n_wanted, n=n, logprobs=body.n_logprobs)

@@ -1,0 +1,1 @@
+"""Anthropic's dialect of a chat turn: its bodies, its blocks, its events."""
