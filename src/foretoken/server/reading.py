@@ -38,7 +38,23 @@ class CallArguments:
     text: str
 
 
-Delta = Text | Thought | CallStarted | CallArguments
+@dataclass(frozen=True, slots=True)
+class CallEnded:
+    """A call is complete; `source` is how the model wrote it."""
+
+    index: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallBroken:
+    """What began as a call did not become one: all that was said of it is text."""
+
+    index: int
+    source: str
+
+
+Delta = Text | Thought | CallStarted | CallArguments | CallEnded | CallBroken
 
 
 @dataclass(slots=True)

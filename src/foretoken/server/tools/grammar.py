@@ -1,0 +1,68 @@
+"""Grammars that hold a model to a family's way of calling, in llguidance's dialect of lark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from foretoken.grammar.compiler import styled
+from foretoken.server.tools.definitions import ToolDef
+from foretoken.types import Token
+
+Control = Mapping[str, Token]
+"""Marks that are control tokens of the vocabulary: a grammar names them by their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """How calls are written: after a mark comes `body`, in which `call` stands for any one of `calls`."""
+
+    mark: str
+    body: str
+    calls: Sequence[str]
+    again: str | None = None
+    """What comes between two blocks; None is a block that does not come twice."""
+    rules: str = ""
+    """Further rules that the calls refer to."""
+
+
+def literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def spoken(mark: str, control: Control) -> str:
+    """A mark in a grammar: by its number if it is a control token, by its letters if it is text."""
+    return f"<[{control[mark]}]>" if mark in control else literal(mark)
+
+
+def json_of(schema: Any) -> str:
+    return f"%json {json.dumps(styled(schema))}"
+
+
+def json_call(tool: ToolDef, key: str) -> str:
+    """A call as an object: its name, and its arguments under this key."""
+    head = json.dumps({"name": tool.name, key: 0}).removesuffix("0}")
+    return f'{literal(head)} {json_of(tool.parameters)} "}}"'
+
+
+def calls_only(block: Block, control: Control) -> str:
+    """An answer that is calls and nothing else."""
+    mark = spoken(block.mark, control)
+    again = "" if block.again is None else f" ({literal(block.again) if block.again else ''} block)*"
+    return _joined(f"start: block{again}", f"block: {mark} {block.body}", block)
+
+
+def calls_between_text(block: Block, control: Control) -> str:
+    """An answer that may call: free text until a mark, after which a call must come."""
+    mark = spoken(block.mark, control)
+    start = "start: TEXT | block" if block.again is None else "start: block* TEXT"
+    lead = f"lead: TEXT {mark}" if block.mark in control else f"lead[lazy]: TEXT {mark}"
+    return _joined(start, f"block: lead {block.body}\n{lead}\nTEXT: /(.|\\n)*/", block)
+
+
+def _joined(start: str, block_rule: str, block: Block) -> str:
+    calls = "\n".join(f"call_{number}: {call}" for number, call in enumerate(block.calls))
+    names = " | ".join(f"call_{number}" for number in range(len(block.calls)))
+    return f"%llguidance {{}}\n{start}\n{block_rule}\ncall: {names}\n{calls}\n{block.rules}\n"
