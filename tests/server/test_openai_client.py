@@ -180,7 +180,15 @@ def test_models(client: openai.OpenAI) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        {"tools": [{"type": "function", "function": {"name": "not a name"}}]},
+        {"tools": [{"type": "web_search"}]},
+        {"tools": [{"type": "function", "function": {"name": "f"}}] * 2},
+        {"tool_choice": "required"},
+        {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "sometimes"},
+        {
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+            "tool_choice": {"type": "function", "function": {"name": "g"}},
+        },
         {"response_format": {"type": "json_object"}},
         {"messages": []},
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,15 +13,15 @@ from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.fields import Count, GenerationFields, Int
 from foretoken.server.reasoning import OPEN
 from foretoken.server.service import Service
+from foretoken.server.tools.definitions import MAX_TOOLS, ToolBody, ToolUse, tool_use
 from foretoken.types import Token
 
-_RESERVED = frozenset({"self", "messages", "add_generation_prompt", "bos_token", "eos_token"})
+_RESERVED = frozenset({"self", "messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
 _ROLES = {"developer": "system"}
 
 REFUSED = {
-    "tools": "tool calls are not supported",
-    "functions": "tool calls are not supported",
-    "function_call": "tool calls are not supported",
+    "functions": "functions are offered as tools",
+    "function_call": "functions are offered as tools",
     "audio": "this server reads and writes text only",
     "web_search_options": "this server has no web search",
     "store": "this server stores no answers",
@@ -28,7 +30,7 @@ REFUSED = {
 
 WITHOUT_EFFECT = frozenset(
     {"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-     "parallel_tool_calls", "prediction", "tool_choice", "modalities", "response_format"}
+     "prediction", "modalities", "response_format"}
 )  # fmt: skip
 """OpenAI's fields that change no answer here, or that are checked where they could."""
 
@@ -42,6 +44,32 @@ class ContentPart(BaseModel):
     text: str | None = None
 
 
+class CalledFunction(BaseModel):
+    """What was called, with which arguments."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: Annotated[str, Field(max_length=256)]
+    arguments: str | dict[str, Any] | None = None
+
+    def for_template(self) -> dict[str, Any]:
+        """Arguments as an object, which most templates want; what is none stays as it was said."""
+        arguments = self.arguments or {}
+        if isinstance(arguments, str):
+            with contextlib.suppress(ValueError, RecursionError):
+                arguments = json.loads(arguments)
+        return {"name": self.name, "arguments": arguments}
+
+
+class CallMade(BaseModel):
+    """A call in the history."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: Annotated[str, Field(max_length=256)] = ""
+    function: CalledFunction
+
+
 class Message(BaseModel):
     """One turn; what else it carries is for the template."""
 
@@ -49,6 +77,8 @@ class Message(BaseModel):
 
     role: Annotated[str, Field(min_length=1, max_length=64)]
     content: str | list[ContentPart] | None = None
+    tool_calls: Annotated[list[CallMade], Field(max_length=256)] | None = None
+    tool_call_id: Annotated[str, Field(max_length=256)] | None = None
 
     def for_template(self) -> dict[str, Any]:
         """The message as templates expect it: its content one text."""
@@ -57,9 +87,16 @@ class Message(BaseModel):
             if any(part.type != "text" or part.text is None for part in content):
                 raise InvalidRequest("messages: this server reads text only")
             content = "".join(part.text or "" for part in content)
-        if content is None and not self.model_extra:
+        if content is None and not self.tool_calls and not self.model_extra:
             raise InvalidRequest("messages: a message without content says nothing")
-        return {**(self.model_extra or {}), "role": _ROLES.get(self.role, self.role), "content": content or ""}
+        found = {**(self.model_extra or {}), "role": _ROLES.get(self.role, self.role), "content": content or ""}
+        if self.tool_calls:
+            found["tool_calls"] = [
+                {"id": call.id, "function": call.function.for_template()} for call in self.tool_calls
+            ]
+        if self.tool_call_id is not None:
+            found["tool_call_id"] = self.tool_call_id
+        return found
 
 
 class ConversationBody(BaseModel):
@@ -69,6 +106,14 @@ class ConversationBody(BaseModel):
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     reasoning_effort: Annotated[str, Field(max_length=64)] | None = None
+    tools: Annotated[list[ToolBody], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: Any = Field(None, description="auto, none, required, or one function.")
+    parallel_tool_calls: bool | None = None
+
+    @property
+    def tool_use(self) -> ToolUse:
+        """Which tools the answer may or must call."""
+        return tool_use(self.tools, self.tool_choice, self.parallel_tool_calls)
 
 
 class StreamOptions(BaseModel):
@@ -105,8 +150,6 @@ class ChatBody(ConversationBody, GenerationFields):
         """Refuse what cannot be honoured; returns the names of unknown fields."""
         unknown = self.refuse_unsupported(REFUSED)
         extra = self.model_extra or {}
-        if extra.get("tool_choice") not in (None, "none", "auto"):
-            raise InvalidRequest("tool_choice: tool calls are not supported")
         if extra.get("modalities") not in (None, ["text"]):
             raise InvalidRequest("modalities: this server writes text only")
         check_response_format(extra.get("response_format"))
@@ -129,13 +172,23 @@ def render(service: Service, body: ConversationBody) -> str:
         variables.setdefault("enable_thinking", settings.reasoning == "on")
     if body.reasoning_effort is not None:
         variables.setdefault("reasoning_effort", body.reasoning_effort)
-    messages = [message.for_template() for message in body.messages]
+    messages = _with_names([message.for_template() for message in body.messages])
     answering = body.add_generation_prompt is not False
     begun = ""
-    if answering and len(messages) > 1 and messages[-1]["role"] == "assistant":
+    if answering and len(messages) > 1 and messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1]:
         # As llama.cpp's server does: a conversation that ends with the assistant is to be continued there.
         begun = messages.pop()["content"]
-    return service.template.render(messages, add_generation_prompt=answering, **variables) + begun
+    told, of_tools = service.dialect.told(messages, body.tool_use.offered)
+    return service.template.render(told, add_generation_prompt=answering, **variables, **of_tools) + begun
+
+
+def _with_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Results with the names of the tools that gave them: some templates ask for these."""
+    names = {call["id"]: call["function"]["name"] for one in messages for call in one.get("tool_calls", ())}
+    for message in messages:
+        if message.get("tool_call_id") in names:
+            message.setdefault("name", names[message["tool_call_id"]])
+    return messages
 
 
 def tokens_of(text: str, vocabulary: Vocabulary) -> list[Token]:

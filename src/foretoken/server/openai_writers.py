@@ -10,7 +10,17 @@ from typing import Any
 from foretoken.server.chat import ChatBody
 from foretoken.server.completion import CompletionBody, LogprobLists
 from foretoken.server.errors import ApiError
-from foretoken.server.reading import CallArguments, CallStarted, Delta, Said, Text, Thought, read_whole
+from foretoken.server.reading import (
+    CallArguments,
+    CallBroken,
+    CallEnded,
+    CallStarted,
+    Delta,
+    Said,
+    Text,
+    Thought,
+    read_whole,
+)
 from foretoken.server.service import Service
 from foretoken.server.shapes import Choice, finish_reason, probabilities, timings, usage_body
 from foretoken.server.sse import DONE
@@ -94,11 +104,11 @@ class ChatWriter(_OpenAiWriter):
     def piece(self, number: int, event: Event, choice: Choice) -> Iterator[Any]:
         reader = self._readers[number]
         if isinstance(event, Finish):
-            for delta in reader.finish():
-                yield self._event(number, _delta(delta))
+            for body in _told(reader.finish()):
+                yield self._event(number, body)
             yield self._event(number, {}, _reason(event, reader.said)) | {"timings": timings(event.usage)}
             return
-        told = [_delta(delta) for delta in reader.push(event.text)]
+        told = _told(reader.push(event.text))
         logprobs = self._logprobs(event) if event.tokens else None
         # Probabilities go with the first thing told; they are told alone when the text is held back.
         for body in told or ([{}] if logprobs else []):
@@ -112,9 +122,14 @@ class ChatWriter(_OpenAiWriter):
         return {**self._head, "choices": [choice]}
 
 
+def _told(deltas: Sequence[Delta]) -> list[dict[str, Any]]:
+    return [body for delta in deltas if (body := _delta(delta))]
+
+
 def _delta(delta: Delta) -> dict[str, Any]:
     match delta:
-        case Text(text):
+        # A call that was none is text; what a stream has said of it already cannot be taken back.
+        case Text(text) | CallBroken(_, text):
             return {"content": text}
         case Thought(text):
             return {"reasoning_content": text}
@@ -122,6 +137,8 @@ def _delta(delta: Delta) -> dict[str, Any]:
             return {"tool_calls": [{"index": index, **_call(call_id, name, "")}]}
         case CallArguments(index, text):
             return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+        case CallEnded():
+            return {}
 
 
 def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:

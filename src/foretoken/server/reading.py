@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from foretoken.server.reasoning import Part, ReasoningParser
 
@@ -72,7 +73,11 @@ class Said:
 
     content: str = ""
     reasoning: str = ""
-    calls: list[Call] = field(default_factory=list)
+    _calls: dict[int, Call] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> list[Call]:
+        return list(self._calls.values())
 
     def take(self, delta: Delta) -> None:
         match delta:
@@ -80,33 +85,46 @@ class Said:
                 self.content += text
             case Thought(text):
                 self.reasoning += text
-            case CallStarted(_, call_id, name):
-                self.calls.append(Call(call_id, name))
+            case CallStarted(index, call_id, name):
+                self._calls[index] = Call(call_id, name)
             case CallArguments(index, text):
-                self.calls[index].arguments += text
+                self._calls[index].arguments += text
+            case CallBroken(index, source):
+                del self._calls[index]
+                self.content += source
+
+
+class AnswerParser(Protocol):
+    """Tells text and calls apart; what may still become a call is held back."""
+
+    def push(self, text: str) -> list[Delta]: ...
+    def finish(self) -> list[Delta]: ...
 
 
 class Reader:
-    """Follows one choice; `thinking` None leaves thoughts in the text."""
+    """Follows one choice; `thinking` None leaves thoughts in the text, no parser leaves calls there."""
 
-    def __init__(self, thinking: bool | None) -> None:
+    def __init__(self, thinking: bool | None, parser: AnswerParser | None = None) -> None:
         self.said = Said()
         self._reasoning = None if thinking is None else ReasoningParser(thinking)
+        self._parser = parser
 
     def push(self, text: str) -> list[Delta]:
         """What this piece of the answer adds."""
-        return self._noted(self._reasoning.push(text) if self._reasoning else Part(text))
+        return self._noted(self._sorted(self._reasoning.push(text) if self._reasoning else Part(text)))
 
     def finish(self) -> list[Delta]:
         """What was held back, at the end."""
-        return self._noted(self._reasoning.finish() if self._reasoning else Part())
+        rest = self._sorted(self._reasoning.finish() if self._reasoning else Part())
+        return self._noted([*rest, *(self._parser.finish() if self._parser else [])])
 
-    def _noted(self, part: Part) -> list[Delta]:
-        found: list[Delta] = []
-        if part.reasoning:
-            found.append(Thought(part.reasoning))
+    def _sorted(self, part: Part) -> list[Delta]:
+        found: list[Delta] = [Thought(part.reasoning)] if part.reasoning else []
         if part.content:
-            found.append(Text(part.content))
+            found += self._parser.push(part.content) if self._parser else [Text(part.content)]
+        return found
+
+    def _noted(self, found: list[Delta]) -> list[Delta]:
         for delta in found:
             self.said.take(delta)
         return found

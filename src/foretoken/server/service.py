@@ -19,6 +19,7 @@ from foretoken.server.limits import Pace, Streams
 from foretoken.server.metrics import Metrics
 from foretoken.server.sampling import sampling_params, speculation_params
 from foretoken.server.settings import ServerSettings
+from foretoken.server.tools.dialect import Dialect, dialect_of
 from foretoken.types import Request, Token
 from foretoken.worker.messages import Properties
 from foretoken.worker.supervisor import Supervisor
@@ -42,6 +43,7 @@ class Service:
         self.metrics = Metrics(worker)
         self._vocabulary: Vocabulary | None = None
         self._template: ChatTemplate | None = None
+        self._dialect: Dialect | None = None
         self._open = ExitStack()
 
     async def start(self) -> Properties:
@@ -55,6 +57,7 @@ class Service:
             for token in (vocabulary.bos, vocabulary.eos)
         ]
         self._template = ChatTemplate(source, *names)
+        self._dialect = dialect_of(self._template)
         self._vocabulary = vocabulary
         return properties
 
@@ -78,6 +81,13 @@ class Service:
         if self._template is None:
             raise ApiError(503, "Loading model", retry_after=2)
         return self._template
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the model is told of tools, and calls them."""
+        if self._dialect is None:
+            raise ApiError(503, "Loading model", retry_after=2)
+        return self._dialect
 
     @property
     def properties(self) -> Properties:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from foretoken.server import chat
 from foretoken.server.chat import ChatBody
-from foretoken.server.reading import Reader
+from foretoken.server.reading import AnswerParser, Reader
 from foretoken.server.service import Service
-from foretoken.types import Request, Token
+from foretoken.types import Constraint, Request, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,12 @@ class Turn:
     thinking: bool | None
     """Whether the answer begins inside a thought; None leaves thoughts in the text."""
 
+    parser: Callable[[], AnswerParser] | None = None
+    """Finds calls in the answer; None where there is nothing to call."""
+
     def reader(self) -> Reader:
         """Reads one choice of the answer."""
-        return Reader(self.thinking)
+        return Reader(self.thinking, self.parser and self.parser())
 
 
 async def prompt_of(service: Service, body: ChatBody) -> tuple[str, list[Token]]:
@@ -36,4 +40,13 @@ async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
     n = body.n or 1
     service.check_choices(n)
     request = service.request(body, tokens, owner, max_tokens=body.n_wanted, n=n, logprobs=body.n_logprobs)
-    return Turn(request, None if body.reasoning_format == "none" else chat.thinks_first(prompt))
+    thinking = None if body.reasoning_format == "none" else chat.thinks_first(prompt)
+    use = body.tool_use
+    if not use.callable:
+        return Turn(request, thinking)
+    dialect = service.dialect
+    shown = tuple(dialect.control(service.vocabulary).values())
+    constraint = request.constraint
+    if use.constrained:
+        constraint = Constraint("lark", dialect.grammar(use, service.vocabulary))
+    return Turn(replace(request, constraint=constraint, shown=shown), thinking, lambda: dialect.parser(use))

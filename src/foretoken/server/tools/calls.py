@@ -13,16 +13,27 @@ from foretoken.server.tools.tape import Malformed, Steps, Tape
 _LETTERS = string.ascii_letters + string.digits
 
 
-def new_id(n_letters: int = 24, prefix: str = "call_") -> str:
-    return prefix + "".join(secrets.choice(_LETTERS) for _ in range(n_letters))
+class Ids:
+    """How calls are named, so that results can be told apart."""
+
+    def new(self) -> str:
+        return "call_" + letters(24)
+
+    def known(self, call_id: str) -> str:
+        """A name from a client's history as the template wants it."""
+        return call_id
+
+
+def letters(n: int) -> str:
+    return "".join(secrets.choice(_LETTERS) for _ in range(n))
 
 
 class Calls:
     """The calls of one answer: who may be called, and what was told of them."""
 
-    def __init__(self, names: Collection[str], make_id: Callable[[], str] = new_id) -> None:
+    def __init__(self, names: Collection[str], ids: Ids) -> None:
         self._names = names
-        self._make_id = make_id
+        self._ids = ids
         self.n_started = 0
         self.open = False
         """Whether a call has begun and not ended."""
@@ -38,7 +49,7 @@ class Calls:
     def start(self, name: str) -> CallStarted:
         self.open = True
         self.n_started += 1
-        return CallStarted(self.n_started - 1, self._make_id(), name)
+        return CallStarted(self.n_started - 1, self._ids.new(), name)
 
     def say(self, text: str) -> CallArguments:
         return CallArguments(self.n_started - 1, text)

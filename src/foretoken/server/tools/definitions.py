@@ -64,9 +64,7 @@ class ToolUse:
     @property
     def constrained(self) -> bool:
         """Whether the answer must be held to a grammar, or may be left to the model."""
-        return bool(self.callable) and (
-            self.required or not self.several or any(tool.strict for tool in self.callable)
-        )
+        return bool(self.callable) and (self.required or not self.several or any(tool.strict for tool in self.callable))
 
 
 def tool_use(tools: Sequence[ToolBody] | None, choice: Any, parallel: bool | None) -> ToolUse:
@@ -116,9 +114,7 @@ def _choice(value: Any) -> tuple[Literal["auto", "none", "required", "named"], t
             names = tuple(_name(tool) for tool in (listed if isinstance(listed, list) else []))
             if names:
                 return "required" if allowed.get("mode") == "required" else "auto", names
-    raise InvalidRequest(
-        'tool_choice: say auto, none, required, or {"type": "function", "function": {"name": ...}}'
-    )
+    raise InvalidRequest('tool_choice: say auto, none, required, or {"type": "function", "function": {"name": ...}}')
 
 
 def _name(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Models whose template knows no tools: they are told in words, and call with bare {"name": ..., "arguments": {...}}."""
+"""Templates that know no tools: a system message lists them, calls are bare {"name": ..., "arguments": {...}}."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foretoken.server.tools.bare import bare_block, read_bare
-from foretoken.server.tools.calls import Calls
+from foretoken.server.tools.calls import Calls, Ids
 from foretoken.server.tools.definitions import ToolDef
 from foretoken.server.tools.grammar import Block, Control
 from foretoken.server.tools.tape import Steps, Tape
@@ -23,6 +23,7 @@ class Generic:
     """Reads and constrains calls in this format."""
 
     marks: tuple[str, ...] = ()
+    ids = Ids()
 
     def read(self, tape: Tape, calls: Calls, tools: Sequence[ToolDef]) -> Steps[None]:
         return read_bare(tape, calls)

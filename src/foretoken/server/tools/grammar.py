@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foretoken.grammar.compiler import styled
 from foretoken.server.tools.definitions import ToolDef
 from foretoken.types import Token
 
@@ -35,6 +34,13 @@ def literal(text: str) -> str:
 def spoken(mark: str, control: Control) -> str:
     """A mark in a grammar: by its number if it is a control token, by its letters if it is text."""
     return f"<[{control[mark]}]>" if mark in control else literal(mark)
+
+
+STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+def styled(schema: Any) -> Any:
+    return {**schema, "x-guidance": STYLE} if isinstance(schema, dict) else schema
 
 
 def json_of(schema: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foretoken.server.tools.calls import Calls
+from foretoken.server.tools.calls import Calls, Ids
 from foretoken.server.tools.definitions import ToolDef
 from foretoken.server.tools.grammar import Block, Control, json_call, spoken
 from foretoken.server.tools.json_text import call_object
@@ -18,6 +18,7 @@ class Hermes:
     """Reads and constrains calls in this format."""
 
     marks: tuple[str, ...] = (OPEN, CLOSE)
+    ids = Ids()
 
     def read(self, tape: Tape, calls: Calls, tools: Sequence[ToolDef]) -> Steps[None]:
         return read_marked(tape, calls, (OPEN,), _call)

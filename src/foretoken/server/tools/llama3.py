@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foretoken.server.tools.bare import bare_block, read_bare
-from foretoken.server.tools.calls import Calls
+from foretoken.server.tools.calls import Calls, Ids
 from foretoken.server.tools.definitions import ToolDef
 from foretoken.server.tools.grammar import Block, Control
 from foretoken.server.tools.tape import Steps, Tape
@@ -17,6 +17,7 @@ class Llama3:
     """Reads and constrains calls in this format."""
 
     marks: tuple[str, ...] = (PYTHON,)
+    ids = Ids()
 
     def read(self, tape: Tape, calls: Calls, tools: Sequence[ToolDef]) -> Steps[None]:
         return read_bare(tape, calls, (PYTHON,))

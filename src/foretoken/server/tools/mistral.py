@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from foretoken.server.tools.calls import Calls, new_id
+from foretoken.server.tools.calls import Calls, Ids, letters
 from foretoken.server.tools.definitions import ToolDef
 from foretoken.server.tools.grammar import Block, Control, json_call, json_of, literal, spoken
 from foretoken.server.tools.json_text import call_object, value
@@ -16,10 +16,23 @@ OPEN, ID, ARGUMENTS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
 _N_ID = 9
 
 
+class NineLetters(Ids):
+    """The templates refuse other names than nine letters and digits."""
+
+    def new(self) -> str:
+        return letters(_N_ID)
+
+    def known(self, call_id: str) -> str:
+        if len(call_id) == _N_ID and call_id.isascii() and call_id.isalnum():
+            return call_id
+        return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:_N_ID]
+
+
 class Mistral:
     """Reads both ways to write calls; `listed` says which one the model is held to."""
 
     marks: tuple[str, ...] = (OPEN, ID, ARGUMENTS)
+    ids = NineLetters()
 
     def __init__(self, listed: bool) -> None:
         self._listed = listed
@@ -34,17 +47,6 @@ class Mistral:
         arguments = spoken(ARGUMENTS, control)
         calls = [f"{literal(tool.name)} {arguments} {json_of(tool.parameters)}" for tool in tools]
         return Block(OPEN, "call", calls, "" if several else None)
-
-    @staticmethod
-    def new_id() -> str:
-        return new_id(_N_ID, prefix="")
-
-    @staticmethod
-    def known_id(call_id: str) -> str:
-        """The template refuses other identifiers than nine letters and digits."""
-        if len(call_id) == _N_ID and call_id.isascii() and call_id.isalnum():
-            return call_id
-        return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:_N_ID]
 
 
 def _call(tape: Tape, calls: Calls) -> Steps[None]:

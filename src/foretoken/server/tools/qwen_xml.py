@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretoken.server.tools.calls import Calls
+from foretoken.server.tools.calls import Calls, Ids
 from foretoken.server.tools.definitions import ToolDef
 from foretoken.server.tools.grammar import Block, Control, json_of, literal, spoken
 from foretoken.server.tools.json_text import parse
@@ -34,6 +34,7 @@ class QwenXml:
     """Reads and constrains calls in this format; values of text are bare, all others JSON."""
 
     marks: tuple[str, ...] = (OPEN, CLOSE)
+    ids = Ids()
 
     def read(self, tape: Tape, calls: Calls, tools: Sequence[ToolDef]) -> Steps[None]:
         schemas = {tool.name: _properties(tool) for tool in tools}
@@ -124,9 +125,7 @@ def _is_text(schema: Any) -> bool:
 def _rule(tool: ToolDef) -> str:
     required = tool.parameters.get("required")
     needed = required if isinstance(required, list) else []
-    parts = [
-        _parameter(key, schema) + ("" if key in needed else "?") for key, schema in _properties(tool).items()
-    ]
+    parts = [_parameter(key, schema) + ("" if key in needed else "?") for key, schema in _properties(tool).items()]
     return " ".join([literal(f"{FUNCTION}{tool.name}>\n"), *parts, literal(FUNCTION_END)])
 
 
