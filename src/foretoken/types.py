@@ -120,6 +120,8 @@ class Request:
     constraint: Constraint | None = None
     shown: tuple[Token, ...] = ()
     """Control tokens that are part of this answer's text; the others are invisible."""
+    details: bool = False
+    """Whether the client wants to be told how every step went."""
     owner: str = ""
     """Whose request this is: nothing learnt or kept for one owner serves another."""
     id: str = field(default_factory=lambda: uuid4().hex[:12])
@@ -134,6 +136,21 @@ class TokenInfo:
     origin: str = MODEL
     logprob: float | None = None
     top: tuple[tuple[Token, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the engine as one answer lived it."""
+
+    width: int
+    """Rows of the whole batch, those of other answers included."""
+    drafted: int
+    accepted: int
+    replayed: int
+    """Rows spent on tokens that a rewind had taken from memory."""
+    ms: float
+    """Since the answer's step before this one; the first counts from when its prompt began to be read."""
+    drafter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +207,8 @@ class Chunk:
     choice: int
     text: str
     tokens: tuple[TokenInfo, ...]
+    step: Step | None = None
+    """None for text that was only held back until the answer's end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foretoken.speculation.base import Draft
-from foretoken.speculation.planner import Planner, Proposal, Step
+from foretoken.speculation.planner import Outlook, Planner, Proposal, Step
 from foretoken.types import SeqId, Token
 
 
@@ -30,6 +30,9 @@ class Watch:
 
     def saved_ms(self, seq: SeqId) -> float | None:
         return self.planner.saved_ms(seq)
+
+    def outlook(self) -> Outlook:
+        return self.planner.outlook()
 
     def end(self, seq: SeqId) -> None:
         rows = self._running.pop(seq, [])

@@ -10,7 +10,7 @@ from foretoken.engine.engine import Engine
 from foretoken.engine.loop import Loop
 from foretoken.speculation.base import Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import StepCost
-from foretoken.speculation.planner import Proposal, Step
+from foretoken.speculation.planner import Outlook, Proposal, Step
 from foretoken.speculation.speculator import Speculator
 from foretoken.types import SeqId, Token
 
@@ -77,6 +77,9 @@ class OraclePlanner:
 
     def saved_ms(self, seq: SeqId) -> float | None:
         return None
+
+    def outlook(self) -> Outlook:
+        return Outlook()
 
     def end(self, seq: SeqId) -> None:
         pass

@@ -14,13 +14,14 @@ from foretoken.engine.logprobs import logprobs
 from foretoken.engine.scheduler import Scheduler, Work
 from foretoken.engine.session import Emit, Session
 from foretoken.engine.slot import Slot
+from foretoken.engine.totals import Totals
 from foretoken.errors import DecodeError, QueueFull
 from foretoken.memory import Memory
 from foretoken.memory.integrity import check_integrity
 from foretoken.speculation.base import DraftAsk, Verdict
 from foretoken.speculation.speculator import Speculator
 from foretoken.speculation.verify import verify
-from foretoken.types import MODEL, FinishReason, Request, Token, TokenInfo
+from foretoken.types import MODEL, FinishReason, Request, Step, Token, TokenInfo
 
 log = logging.getLogger("foretoken.engine")
 
@@ -47,6 +48,9 @@ class Loop:
         self.config = config
         self.scheduler = Scheduler(memory, backend.n_sequences)
         self.n_decodes = 0
+        self.totals = Totals()
+        self._width = 0
+        """Rows of the batch under way."""
 
     @property
     def idle(self) -> bool:
@@ -73,13 +77,15 @@ class Loop:
         try:
             reading = any(part.session.prefilling for part in work)
             spans = [part.span for part in work]
+            self._width = sum(len(span.tokens) for span in spans)
             self.backend.decode(spans)
             self.n_decodes += 1
             self.speculator.read(spans)
             for part in work:
                 self._settle(part)
-            n_rows = sum(len(part.span.tokens) for part in work)
-            self.speculator.stepped(n_rows, (time.perf_counter() - started) * 1e3, reading)
+            took = (time.perf_counter() - started) * 1e3
+            self.totals.step_ms += took
+            self.speculator.stepped(self._width, took, reading)
         except DecodeError as error:
             self._fail(work, error)
         if self.config.check_integrity:
@@ -137,8 +143,11 @@ class Loop:
             self._score(part)
         slot.sequence.n_cached += part.n_certain
         session.n_steps += 1
-        if not session.prefilling:
+        if session.prefilling:
+            self.totals.read += part.n_certain
+        else:
             session.n_replayed += part.n_certain - 1
+            self.totals.replayed += part.n_certain - 1
         if session.n_wanted == 0 and not slot.sequence.n_pending:
             self._finish(slot, "length")
         if part.n_judged == 0:
@@ -146,9 +155,12 @@ class Loop:
         if session.answering is None:
             session.answering = time.perf_counter()
         infos, reason = self._commit(part)
-        n_accepted = sum(info.origin != MODEL for info in infos)
+        n_accepted = _n_guessed(infos)
         session.n_drafted += len(draft)
         session.n_accepted += n_accepted
+        self.totals.emitted += len(infos)
+        self.totals.drafted += len(draft)
+        self.totals.accepted += n_accepted
         slot.sequence.n_cached += n_accepted
         if n_accepted < len(draft):
             self._rewind(slot, session)
@@ -161,8 +173,11 @@ class Loop:
     def _rewind(self, slot: Slot, session: Session) -> None:
         started = time.perf_counter()
         slot.sequence.n_cached = self.memory.rewind(slot.id, slot.sequence.n_cached)
+        took = (time.perf_counter() - started) * 1e3
         session.n_rewinds += 1
-        session.rewind_ms += (time.perf_counter() - started) * 1e3
+        session.rewind_ms += took
+        self.totals.rewinds += 1
+        self.totals.rewind_ms += took
 
     def _commit(self, part: Work) -> tuple[list[TokenInfo], FinishReason | None]:
         """Emit tokens as long as the model agrees with the draft and the answer goes on."""
@@ -186,8 +201,16 @@ class Loop:
                 reason = "time"
             if reason is not None:
                 break
-        session.deliver(infos, text)
+        session.deliver(infos, text, self._step(part, _n_guessed(infos)))
         return infos, reason
+
+    def _step(self, part: Work, n_accepted: int) -> Step:
+        """What this step was for one answer."""
+        session, now = part.session, time.perf_counter()
+        before = session.stepped or session.admitted or now
+        replayed = 0 if session.stepped is None else part.n_certain - 1
+        session.stepped = now
+        return Step(self._width, len(part.draft), n_accepted, replayed, (now - before) * 1e3, part.draft.source)
 
     def _score(self, part: Work) -> None:
         """Note how likely the prompt's tokens were, each from the row before it."""
@@ -247,6 +270,10 @@ class Loop:
             part.slot.sequence.n_cached = 0
             if part.slot.session is part.session:
                 self._finish(part.slot, "error", str(error))
+
+
+def _n_guessed(infos: Sequence[TokenInfo]) -> int:
+    return sum(info.origin != MODEL for info in infos)
 
 
 def _early_end(session: Session) -> FinishReason | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from foretoken.backend import Sampler
 from foretoken.engine.text import TextStream
-from foretoken.types import Chunk, DrafterUsage, Event, Finish, FinishReason, Request, Token, TokenInfo, Usage
+from foretoken.types import Chunk, DrafterUsage, Event, Finish, FinishReason, Request, Step, Token, TokenInfo, Usage
 
 Emit = Callable[[Event], None]
 
@@ -39,6 +39,8 @@ class Session:
     submitted: float = field(default_factory=time.perf_counter)
     admitted: float | None = None
     answering: float | None = None
+    stepped: float | None = None
+    """When the latest step's tokens were told."""
 
     def __post_init__(self) -> None:
         self.text = TextStream(self.request.stop)
@@ -64,9 +66,9 @@ class Session:
         limit = self.request.time_limit
         return limit is not None and time.perf_counter() - self.submitted > limit
 
-    def deliver(self, infos: list[TokenInfo], text: str) -> None:
+    def deliver(self, infos: list[TokenInfo], text: str, step: Step | None = None) -> None:
         if infos or text:
-            self.emit(Chunk(self.choice, text, tuple(infos)))
+            self.emit(Chunk(self.choice, text, tuple(infos), step))
 
     def finish(self, reason: FinishReason, error: str | None = None) -> None:
         """Hand out held back text and the closing event; the session is over after this."""

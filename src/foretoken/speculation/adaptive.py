@@ -9,8 +9,8 @@ from itertools import accumulate
 from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.base import Draft, Verdict
 from foretoken.speculation.cost import StepCost
-from foretoken.speculation.ledger import BackOff, Ledger
-from foretoken.speculation.planner import Proposal, Step, bounded
+from foretoken.speculation.ledger import BackOff, Balance, Ledger
+from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
 from foretoken.types import SeqId
 
 _PROVEN = 0.9
@@ -72,6 +72,7 @@ class AdaptivePlanner:
         self._n_declined = 0
         self._ledgers: dict[SeqId, Ledger] = {}
         self._rests: dict[tuple[SeqId, str], BackOff] = {}
+        self._balances: dict[str, Balance] = {}
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
         self._count_slots(len(proposals))
@@ -97,6 +98,9 @@ class AdaptivePlanner:
     def saved_ms(self, seq: SeqId) -> float | None:
         ledger = self._ledgers.get(seq)
         return ledger.balance_ms if ledger else 0.0
+
+    def outlook(self) -> Outlook:
+        return Outlook(self._balances, self.cost.table())
 
     def end(self, seq: SeqId) -> None:
         self._ledgers.pop(seq, None)
@@ -208,6 +212,7 @@ class AdaptivePlanner:
             for source in {*earned, *step.drafting.get(seq, {})}:
                 saved = earned.get(source, 0.0) - step.drafting.get(seq, {}).get(source, 0.0)
                 self._ledger(seq).enter(source, saved)
+                self._balances.setdefault(source, Balance()).enter(saved)
                 self._back_off(seq, source).enter(saved, plain, judged=source in earned)
 
     def _saved(self, verdict: Verdict, plain: float) -> float:

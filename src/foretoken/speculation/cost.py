@@ -47,6 +47,10 @@ class StepCost:
         """The widths that were measured: between them nothing can be cheaper than at their ends."""
         return self._known
 
+    def table(self) -> dict[int, float]:
+        """Expected milliseconds at every measured width, now."""
+        return {width: self(width) for width in self._widths}
+
     def observe(self, n_rows: int, ms: float) -> None:
         """Learn from a step that took `ms`."""
         ratio = self.plausible(n_rows, ms) / self._base(n_rows)

@@ -35,6 +35,18 @@ class Ledger:
 
 
 @dataclass(slots=True)
+class Balance:
+    """What one drafter saved and what it lost since the start, over all requests."""
+
+    saved_ms: float = 0.0
+    lost_ms: float = 0.0
+
+    def enter(self, saved_ms: float) -> None:
+        self.saved_ms += max(0.0, saved_ms)
+        self.lost_ms += max(0.0, -saved_ms)
+
+
+@dataclass(slots=True)
 class BackOff:
     """How long a drafter that loses is left alone: twice as long each time, until it wins again."""
 

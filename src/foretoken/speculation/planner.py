@@ -9,6 +9,7 @@ from operator import mul
 from typing import Protocol
 
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
+from foretoken.speculation.ledger import Balance
 from foretoken.types import SeqId
 
 
@@ -40,6 +41,16 @@ class Step:
         return self.ms - sum(sum(spent.values()) for spent in self.drafting.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a planner has learnt so far, for whoever watches; empty where it learns nothing."""
+
+    balances: Mapping[str, Balance] = field(default_factory=dict)
+    """What each drafter saved and lost since the start."""
+    curve: Mapping[int, float] = field(default_factory=dict)
+    """Milliseconds that a step is expected to take, by width."""
+
+
 class Planner(Protocol):
     """Chooses for all slots together; the empty draft is always allowed."""
 
@@ -52,6 +63,8 @@ class Planner(Protocol):
     def saved_ms(self, seq: SeqId) -> float | None:
         """Milliseconds that speculation saved a session so far, where the planner keeps a ledger."""
         ...
+
+    def outlook(self) -> Outlook: ...
 
     def end(self, seq: SeqId) -> None: ...
 
@@ -75,6 +88,9 @@ class FixedPlanner:
 
     def saved_ms(self, seq: SeqId) -> float | None:
         return None
+
+    def outlook(self) -> Outlook:
+        return Outlook()
 
     def end(self, seq: SeqId) -> None:
         pass

@@ -8,7 +8,7 @@ from foretoken.backend import Span
 from foretoken.speculation.base import Draft, DraftAsk, Drafter, Verdict
 from foretoken.speculation.guard import Guard
 from foretoken.speculation.planner import FixedPlanner, Planner, Proposal, Step
-from foretoken.speculation.statistics import Claims, DrafterStatistics
+from foretoken.speculation.statistics import Calls, Claims, DrafterStatistics
 from foretoken.types import DrafterUsage, SeqId, Token
 
 
@@ -29,6 +29,8 @@ class Speculator:
         self._offers: dict[SeqId, list[Draft]] = {}
         self._spent: dict[SeqId, dict[str, float]] = {}
         self._ended: list[SeqId] = []
+        self.widths: dict[int, Calls] = {}
+        """How often a step had so many rows, and how long those took; steps that read prompts are not counted."""
 
     @property
     def statistics(self) -> Mapping[str, DrafterStatistics]:
@@ -87,6 +89,8 @@ class Speculator:
 
     def stepped(self, n_rows: int, ms: float, reading: bool) -> None:
         """A step is over: what it took, for the planner to learn from."""
+        if not reading:
+            self.widths.setdefault(n_rows, Calls()).add(ms)
         self.planner.observe(Step(n_rows, ms, reading, self._verdicts, self._offers, self._spent))
         self._verdicts, self._offers, self._spent = {}, {}, {}
         for seq in self._ended:

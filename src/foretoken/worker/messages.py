@@ -49,6 +49,38 @@ class SlotState(msgspec.Struct, frozen=True):
     prefilling: bool = False
 
 
+class DrafterState(msgspec.Struct, frozen=True):
+    """What one drafter did since the worker started."""
+
+    offered: int
+    verified: int
+    accepted: int
+    missed: int
+    failures: int
+    ms: float
+    saved_ms: float
+    lost_ms: float
+    verified_at: tuple[int, ...]
+    accepted_at: tuple[int, ...]
+
+
+class LiveState(msgspec.Struct, frozen=True):
+    """The engine at one moment; what is counted is counted since the worker started."""
+
+    uptime: float
+    """Seconds since the worker was ready."""
+    slots: tuple[SlotState, ...]
+    n_decodes: int
+    totals: dict[str, float]
+    drafters: dict[str, DrafterState]
+    curve: dict[int, float]
+    """Milliseconds that a step is expected to take, by width."""
+    widths: dict[int, tuple[int, float]]
+    """Steps by width, and the milliseconds they took together."""
+    cache: dict[str, float] = {}
+    """The state tree's counters, where there is one."""
+
+
 class Start(msgspec.Struct, frozen=True, tag=True):
     """The first order: load this."""
 
@@ -88,11 +120,17 @@ class AskSlots(msgspec.Struct, frozen=True, tag=True):
     number: int
 
 
+class AskLive(msgspec.Struct, frozen=True, tag=True):
+    """Say what everything is doing."""
+
+    number: int
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """End now."""
 
 
-Order = Start | Submit | Cancel | AskSlots | Stop
+Order = Start | Submit | Cancel | AskSlots | AskLive | Stop
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -137,6 +175,13 @@ class Slots(msgspec.Struct, frozen=True, tag=True):
     """Batches computed since this worker started."""
 
 
+class Live(msgspec.Struct, frozen=True, tag=True):
+    """The answer to `AskLive`."""
+
+    number: int
+    state: LiveState
+
+
 class Logged(msgspec.Struct, frozen=True, tag=True):
     """A line of the worker's log."""
 
@@ -151,7 +196,7 @@ class Died(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Report = Ready | Refused | Said | Ended | Invalid | Slots | Logged | Died
+Report = Ready | Refused | Said | Ended | Invalid | Slots | Live | Logged | Died
 
 
 def _encode_other(value: Any) -> Any:

@@ -8,23 +8,23 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 from foretoken.engine.engine import Engine
 from foretoken.engine.loop import Loop
 from foretoken.engine.session import Session
-from foretoken.engine.slot import Slot
 from foretoken.engine.validation import prompt_tokens
 from foretoken.errors import EngineStopped, ForetokenError, InvalidRequest
 from foretoken.types import Event, Finish, Request
 from foretoken.worker import messages
+from foretoken.worker.live import live_state, slot_states
 from foretoken.worker.messages import (
     Cancel,
     Ended,
     Frames,
     Order,
     Said,
-    SlotState,
     Start,
     Stop,
     Submit,
@@ -45,6 +45,7 @@ class Service:
         self._engine = engine
         self._reporter = reporter
         self._sessions: dict[str, list[Session]] = {}
+        self._started = time.monotonic()
 
     def obey(self, orders: list[Order]) -> None:
         """Hand a burst of orders to the engine in one go: all of them count for its next step."""
@@ -60,7 +61,10 @@ class Service:
                     session.cancelled = True
             for order in orders:
                 if isinstance(order, messages.AskSlots):
-                    self._reporter.send(messages.Slots(order.number, tuple(_states(loop)), loop.n_decodes))
+                    self._reporter.send(messages.Slots(order.number, tuple(slot_states(loop)), loop.n_decodes))
+                elif isinstance(order, messages.AskLive):
+                    state = live_state(loop, time.monotonic() - self._started)
+                    self._reporter.send(messages.Live(order.number, state))
 
         self._engine.call(apply)
 
@@ -101,29 +105,6 @@ class Service:
                 self._reporter.send(messages.Died(str(error)))
                 return
             pause.wait(_PULSE)
-
-
-def _states(loop: Loop) -> Iterator[SlotState]:
-    for slot in loop.scheduler.slots:
-        yield _state(slot, loop.backend.n_ctx)
-
-
-def _state(slot: Slot, n_ctx: int) -> SlotState:
-    session, sequence = slot.session, slot.sequence
-    if session is None:
-        return SlotState(slot.id, n_ctx, len(sequence.tokens), sequence.n_cached)
-    return SlotState(
-        slot.id,
-        n_ctx,
-        len(sequence.tokens),
-        sequence.n_cached,
-        session.request.id,
-        session.choice,
-        len(session.prompt),
-        session.n_emitted,
-        session.n_wanted,
-        session.prefilling,
-    )
 
 
 def _orders(source: int) -> Iterator[list[Order]]:

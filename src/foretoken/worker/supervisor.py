@@ -16,7 +16,7 @@ from foretoken.errors import EngineStopped, InvalidRequest
 from foretoken.types import Chunk, Event, Finish, Request, Usage
 from foretoken.worker import messages
 from foretoken.worker.backoff import Backoff
-from foretoken.worker.messages import Ended, Properties, Report, Said, SlotState, TokenRequest
+from foretoken.worker.messages import Ended, LiveState, Properties, Report, Said, SlotState, TokenRequest
 from foretoken.worker.process import Process, StartFailed
 from foretoken.worker.tickets import Line, Ticket
 
@@ -44,7 +44,7 @@ class Supervisor:
         self._line = Line(config.max_queue)
         self._process: Process | None = None
         self._numbers = count(1)
-        self._asked: dict[int, asyncio.Future[tuple[SlotState, ...]]] = {}
+        self._asked: dict[int, asyncio.Future[messages.Slots | messages.Live | None]] = {}
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -112,11 +112,20 @@ class Supervisor:
 
     async def slots(self) -> tuple[SlotState, ...]:
         """What every slot is doing; empty while there is no worker."""
+        found = await self._ask(messages.AskSlots)
+        return found.slots if isinstance(found, messages.Slots) else ()
+
+    async def live(self) -> LiveState | None:
+        """What everything is doing; None while there is no worker."""
+        found = await self._ask(messages.AskLive)
+        return found.state if isinstance(found, messages.Live) else None
+
+    async def _ask(self, order: type[messages.AskSlots | messages.AskLive]) -> messages.Slots | messages.Live | None:
         if self._process is None or self.state not in ("ready", "stopping"):
-            return ()
+            return None
         number = next(self._numbers)
         self._asked[number] = asyncio.get_running_loop().create_future()
-        self._process.send(messages.AskSlots(number))
+        self._process.send(order(number))
         try:
             return await self._asked[number]
         finally:
@@ -207,7 +216,7 @@ class Supervisor:
                 ticket.deliver(Finish(choice, "error", Usage(), error=message))
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_result(())
+                asked.set_result(None)
         if self.state == "stopping":
             self._send_away()
 
@@ -223,10 +232,10 @@ class Supervisor:
             self._process.send(messages.Submit(TokenRequest.of(request)))
 
     def _take(self, report: Report) -> None:
-        if isinstance(report, messages.Slots):
-            self.n_decodes = report.n_decodes
+        if isinstance(report, messages.Slots | messages.Live):
+            self.n_decodes = report.n_decodes if isinstance(report, messages.Slots) else report.state.n_decodes
             if (asked := self._asked.get(report.number)) and not asked.done():
-                asked.set_result(report.slots)
+                asked.set_result(report)
         elif isinstance(report, Said | Ended | messages.Invalid) and (ticket := self._line.inside.get(report.id)):
             self._deliver(ticket, report)
 
