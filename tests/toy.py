@@ -197,9 +197,11 @@ class ToySampler:
         self.n_sampled = 0
         self.closed = False
 
-    def sample(self, row: int) -> Token:
+    def sample(self, row: int, among: NDArray[np.int32] | None = None) -> Token:
         self.n_sampled += 1
         logits = self._backend.logits(row).copy()
+        if among is not None:
+            logits[np.setdiff1d(np.arange(len(logits)), among)] = -np.inf
         logits[list(self._params.banned)] = -np.inf
         if self._params.greedy:
             return int(logits.argmax())

@@ -46,6 +46,10 @@ class QueueFull(ForetokenError):
     """Too many requests are waiting; try again later."""
 
 
+class GrammarError(ForetokenError):
+    """An answer cannot go on within its grammar: the grammar has become too complex to follow."""
+
+
 class DecodeError(ForetokenError):
     """libllama refused or failed to compute a batch."""
 

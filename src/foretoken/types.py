@@ -11,7 +11,8 @@ from uuid import uuid4
 Token = int
 SeqId = int
 
-FinishReason = Literal["stop", "length", "context", "time", "cancelled", "error"]
+FinishReason = Literal["stop", "length", "context", "time", "cancelled", "error", "invalid"]
+"""The last: the request turned out to be impossible half-way, and `Finish.error` says why."""
 
 MODEL = "model"
 """The origin of a token that no drafter guessed."""

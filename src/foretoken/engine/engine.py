@@ -22,6 +22,9 @@ from foretoken.engine.loop import Loop
 from foretoken.engine.session import Emit
 from foretoken.engine.validation import prompt_tokens
 from foretoken.errors import EngineStopped
+from foretoken.grammar.compiler import Compiler
+from foretoken.grammar.grammar import Grammar
+from foretoken.llama.guidance import guidance_tokenizer
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.speculation.adaptive import AdaptivePlanner
 from foretoken.speculation.cost import StepCost
@@ -43,6 +46,7 @@ class Engine:
         self.assembly = assembly
         self._loop = loop
         self._host = host
+        self._compiler = Compiler(lambda: guidance_tokenizer(self.vocabulary))
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
@@ -123,6 +127,12 @@ class Engine:
         """The text of the first choice, once it is finished."""
         return "".join(event.text for event in self.generate(request) if isinstance(event, Chunk) and event.choice == 0)
 
+    def prepare(self, request: Request) -> tuple[list[Token], Grammar | None]:
+        """Everything about a request that takes time and may fail: its prompt as tokens, its grammar ready for use."""
+        prompt = prompt_tokens(request, self.vocabulary, self.n_ctx)
+        constraint = request.constraint
+        return prompt, None if constraint is None else self._compiler.compile(constraint)
+
     def call(self, function: Callable[[Loop], T]) -> T:
         """Run a function on the engine's own thread, between steps, and return what it returns."""
         future: Future[T] = Future()
@@ -157,8 +167,8 @@ class Engine:
         """Queue a request; returns how to cancel it."""
         if self._stopped is not None:
             raise EngineStopped(self._stopped)
-        prompt = prompt_tokens(request, self.vocabulary, self.n_ctx)
-        sessions = self.call(lambda loop: loop.submit(request, prompt, emit))
+        prompt, grammar = self.prepare(request)
+        sessions = self.call(lambda loop: loop.submit(request, prompt, emit, grammar))
 
         def cancel() -> None:
             for session in sessions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,7 +15,8 @@ from foretoken.engine.scheduler import Scheduler, Work
 from foretoken.engine.session import Emit, Session
 from foretoken.engine.slot import Slot
 from foretoken.engine.totals import Totals
-from foretoken.errors import DecodeError, QueueFull
+from foretoken.errors import DecodeError, GrammarError, QueueFull
+from foretoken.grammar.grammar import Grammar, within
 from foretoken.memory import Memory
 from foretoken.memory.integrity import check_integrity
 from foretoken.speculation.base import DraftAsk, Verdict
@@ -56,11 +57,14 @@ class Loop:
     def idle(self) -> bool:
         return not self.scheduler.queue and not self.scheduler.active
 
-    def submit(self, request: Request, prompt: list[Token], emit: Emit) -> list[Session]:
-        """Queue every choice of a request."""
+    def submit(
+        self, request: Request, prompt: list[Token], emit: Emit, grammar: Grammar | None = None
+    ) -> list[Session]:
+        """Queue every choice of a request; each follows the grammar, if there is one, on its own."""
         if len(self.scheduler.queue) + request.n > self.config.max_queue:
             raise QueueFull(f"{len(self.scheduler.queue)} requests are waiting; try again later")
-        sessions = [Session(request, choice, prompt, emit) for choice in range(request.n)]
+        grammars = [grammar and grammar.copy() for _ in range(request.n)]
+        sessions = [Session(request, choice, prompt, emit, own) for choice, own in enumerate(grammars)]
         self.scheduler.queue.extend(sessions)
         return sessions
 
@@ -108,7 +112,7 @@ class Loop:
             params = replace(params, banned=(*params.banned, *sorted(self.pieces.end_tokens)))
         if params.seed is not None:
             params = replace(params, seed=params.seed + session.choice)
-        session.sampler = self.backend.sampler(params, session.prompt)
+        session.sampler = within(session.grammar, self.backend.sampler(params, session.prompt))
         self._begin_speculation(slot, session)
 
     def _begin_speculation(self, slot: Slot, session: Session) -> None:
@@ -134,7 +138,8 @@ class Loop:
         n_max = min(n for n in (room, left, wishes.n_max, self.memory.max_ahead) if n is not None)
         if session.prefilling or sequence.n_pending > self.config.max_replay:
             n_max = 0
-        return DraftAsk(slot.id, sequence.tokens, n_max, sequence.n_pending, wishes.n_min, wishes.p_min)
+        bounds = (n_max, sequence.n_pending, wishes.n_min, wishes.p_min)
+        return DraftAsk(slot.id, sequence.tokens, *bounds, session.grammar)
 
     def _settle(self, part: Work) -> None:
         """Judge one slot's rows, emit what was decided, and take back what was drafted in vain."""
@@ -182,11 +187,10 @@ class Loop:
     def _commit(self, part: Work) -> tuple[list[TokenInfo], FinishReason | None]:
         """Emit tokens as long as the model agrees with the draft and the answer goes on."""
         session, sequence, draft = part.session, part.slot.sequence, part.draft
-        assert session.sampler is not None
         infos: list[TokenInfo] = []
         text = ""
         reason: FinishReason | None = None
-        for row, token in verify(session.sampler, part.judged, draft):
+        for row, token in _judge(part):
             guessed = len(infos) < len(draft) and draft.tokens[len(infos)] == token
             infos.append(self._info(session, row, token, draft.source if guessed else MODEL))
             sequence.tokens.append(token)
@@ -202,7 +206,7 @@ class Loop:
             if reason is not None:
                 break
         session.deliver(infos, text, self._step(part, _n_guessed(infos)))
-        return infos, reason
+        return infos, "invalid" if session.fault else reason
 
     def _step(self, part: Work, n_accepted: int) -> Step:
         """What this step was for one answer."""
@@ -274,6 +278,15 @@ class Loop:
 
 def _n_guessed(infos: Sequence[TokenInfo]) -> int:
     return sum(info.origin != MODEL for info in infos)
+
+
+def _judge(part: Work) -> Iterator[tuple[int, Token]]:
+    """Rows and their tokens as `verify` finds them; a grammar that cannot be followed ends them."""
+    assert part.session.sampler is not None
+    try:
+        yield from verify(part.session.sampler, part.judged, part.draft)
+    except GrammarError as error:
+        part.session.fault = str(error)
 
 
 def _early_end(session: Session) -> FinishReason | None:

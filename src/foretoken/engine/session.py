@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from foretoken.backend import Sampler
 from foretoken.engine.text import TextStream
+from foretoken.grammar.grammar import Grammar
 from foretoken.types import Chunk, DrafterUsage, Event, Finish, FinishReason, Request, Step, Token, TokenInfo, Usage
 
 Emit = Callable[[Event], None]
@@ -22,7 +23,10 @@ class Session:
     prompt: list[Token]
     emit: Emit
     text: TextStream = field(init=False)
+    grammar: Grammar | None = None
     sampler: Sampler | None = None
+    fault: str | None = None
+    """Why the answer could not go on, if that was the request's own doing."""
     cancelled: bool = False
     n_cached: int = 0
     n_emitted: int = 0
@@ -77,7 +81,7 @@ class Session:
             self.sampler.close()
             self.sampler = None
         scored = tuple(self.scored)
-        self.emit(Finish(self.choice, reason, self._usage(), self.text.stopped_by, error, scored))
+        self.emit(Finish(self.choice, reason, self._usage(), self.text.stopped_by, error or self.fault, scored))
 
     def _usage(self) -> Usage:
         now = time.perf_counter()

@@ -43,6 +43,8 @@ def _check_limits(request: Request) -> None:
     for n in (request.logprobs, request.prompt_logprobs):
         if n is not None and not 0 <= n <= MAX_LOGPROBS:
             raise InvalidRequest(f"logprobs must be between 0 and {MAX_LOGPROBS}")
+    if request.ignore_eos and request.constraint is not None:
+        raise InvalidRequest("ignore_eos: a constrained answer ends where its grammar does; leave one of them out")
     if any(not stop for stop in request.stop):
         raise InvalidRequest("a stop string must not be empty")
     if request.time_limit is not None and not request.time_limit > 0:

@@ -24,8 +24,10 @@ class GreedySampler:
         """Whether nothing but biases comes before the choice."""
         return params.greedy and not params.dry_multiplier and not params.penalises
 
-    def sample(self, row: int) -> Token:
+    def sample(self, row: int, among: NDArray[np.int32] | None = None) -> Token:
         logits = self._logits(row)
+        if among is not None:
+            return self._best_of(logits, among)
         if not len(self._biased):
             return int(logits.argmax())
         # In place and back again: the row belongs to the library, and logprobs are read from it.
@@ -34,6 +36,12 @@ class GreedySampler:
         best = int(logits.argmax())
         logits[self._biased] = original
         return best
+
+    def _best_of(self, logits: NDArray[np.float32], among: NDArray[np.int32]) -> Token:
+        found = logits[among]
+        for token, bias in zip(self._biased, self._bias, strict=True):
+            found[among == token] += bias
+        return int(among[found.argmax()])
 
     def close(self) -> None:
         pass

@@ -7,12 +7,15 @@ import secrets
 from collections.abc import Iterator, Sequence
 
 import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
 
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.types import SamplingParams, Token
 
 _MIN_KEEP = 0
 _MIROSTAT_M = 100
+_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
 class LlamaSampler:
@@ -27,14 +30,27 @@ class LlamaSampler:
         history: Sequence[Token],
     ) -> None:
         self._context = context
+        self._n_vocab = vocabulary.n_tokens
         self._chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
         for link in _links(params, vocabulary, n_ctx):
             llama_cpp.llama_sampler_chain_add(self._chain, link)
         for token in history[-_reach(params, n_ctx) :]:
             llama_cpp.llama_sampler_accept(self._chain, token)
 
-    def sample(self, row: int) -> Token:
-        return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
+    def sample(self, row: int, among: NDArray[np.int32] | None = None) -> Token:
+        if among is None:
+            return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
+        # Only what may be chosen goes in: some samplers compute nonsense from logits of minus infinity.
+        logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self._context, row), (self._n_vocab,))
+        candidates = np.zeros(len(among), _CANDIDATE)
+        candidates["id"] = among
+        candidates["logit"] = logits[among]
+        data = candidates.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data))
+        array = llama_cpp.llama_token_data_array(data, len(candidates), -1, False)
+        llama_cpp.llama_sampler_apply(self._chain, ctypes.byref(array))
+        token = int(array.data[array.selected].id)
+        llama_cpp.llama_sampler_accept(self._chain, token)
+        return token
 
     def close(self) -> None:
         if self._chain is not None:

@@ -91,6 +91,8 @@ class Answering:
             return None
 
     def _finished(self, finish: Finish) -> None:
+        if finish.reason == "invalid":
+            raise ApiError(400, finish.error or "the request cannot be answered")
         if finish.reason == "error":
             raise ApiError(503, finish.error or "the engine failed", retry_after=2)
         self._record.finishes.append(finish)

@@ -10,6 +10,18 @@ from foretoken.backend import Span
 from foretoken.types import SeqId, Token
 
 
+class Grammar(Protocol):
+    """What an answer must keep to, at the place where it stands."""
+
+    def forced(self) -> list[Token]:
+        """The tokens that must come next; none where there is a choice."""
+        ...
+
+    def n_valid(self, tokens: list[Token]) -> int:
+        """How many of these tokens could come next."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DraftAsk:
     """Asks for a guess at what follows `tokens`.
@@ -27,6 +39,8 @@ class DraftAsk:
     """Drafts shorter than this will not be verified; None leaves it to the engine."""
     p_min: float | None = None
     """Drafts are cut where confidence falls below this; None leaves it to the engine."""
+    grammar: Grammar | None = None
+    """What the answer must keep to, if anything; drafts are cut where they would leave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +82,8 @@ class Drafter(Protocol):
     """Guesses continuations. One drafter serves all slots; `seq` names the slot.
 
     Whatever a drafter does, the text stays the model's own: a wrong guess costs time, never words. One whose guesses
-    themselves take long sets `costly = True`: it is then asked only while it earns more than it takes.
+    themselves take long sets `costly = True`: it is then asked only while it earns more than it takes. One that
+    answers at once may set `instant = True`: it is asked at every step, even if it had nothing to say for a while.
     """
 
     name: str

@@ -26,6 +26,7 @@ class Guard:
         self.drafter = drafter
         self.name = drafter.name
         self.costly = bool(getattr(drafter, "costly", False))
+        self.instant = bool(getattr(drafter, "instant", False))
         self.total = DrafterStatistics()
         self.enabled = True
         self._n_vocab = n_vocab
@@ -80,13 +81,15 @@ class Guard:
             self._fault("end", error)
 
     def _checked(self, draft: Draft, ask: DraftAsk) -> Draft:
-        """The usable start of a draft: no longer than asked, known tokens, nothing after an end."""
+        """The usable start of a draft: no longer than asked, known tokens, nothing after an end or off the grammar."""
         tokens = tuple(draft.tokens[: ask.n_max])
         for token in tokens:
             if not 0 <= token < self._n_vocab:
                 raise ValueError(f"drafted token {token}, which is not in the vocabulary")
         # The end is the model's to say: a row that confirms it would be a row wasted on nothing.
         stop = next((i for i, token in enumerate(tokens) if token in self._end_tokens), len(tokens))
+        if ask.grammar is not None:
+            stop = ask.grammar.n_valid(list(tokens[:stop]))
         confidence = tuple(min(1.0, max(0.0, float(p))) for p in draft.confidence[:stop])
         return Draft(tokens[:stop], confidence + (0.5,) * (stop - len(confidence)), self.name)
 

@@ -67,7 +67,7 @@ class Speculator:
 
     def _concerns(self, guard: Guard, ask: DraftAsk) -> bool:
         record = self._sessions[ask.seq]
-        if guard not in record.guards or record.silence[guard.name].waits():
+        if guard not in record.guards or (not guard.instant and record.silence[guard.name].waits()):
             return False
         return not (guard.costly and self.planner.resting(ask.seq, guard.name))
 

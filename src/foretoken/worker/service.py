@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from foretoken.engine.engine import Engine
 from foretoken.engine.loop import Loop
 from foretoken.engine.session import Session
-from foretoken.engine.validation import prompt_tokens
 from foretoken.errors import EngineStopped, ForetokenError, InvalidRequest
+from foretoken.grammar.grammar import Grammar
 from foretoken.types import Event, Finish, Request
 from foretoken.worker import messages
 from foretoken.worker.live import live_state, slot_states
@@ -36,6 +37,7 @@ log = logging.getLogger("foretoken.worker")
 
 _READ_SIZE = 1 << 20
 _PULSE = 0.5
+_COMPILERS = 2
 
 
 class Service:
@@ -46,19 +48,26 @@ class Service:
         self._reporter = reporter
         self._sessions: dict[str, list[Session]] = {}
         self._started = time.monotonic()
+        self._coming: dict[str, bool] = {}
+        """Requests whose grammar is being compiled, and whether they were cancelled meanwhile."""
+        self._compiling = ThreadPoolExecutor(_COMPILERS, thread_name_prefix="foretoken-grammar")
 
     def obey(self, orders: list[Order]) -> None:
         """Hand a burst of orders to the engine in one go: all of them count for its next step."""
         requests = [order.request for order in orders if isinstance(order, Submit)]
-        ready = [(one, tokens) for one in requests if (tokens := self._tokens(one)) is not None]
+        ready = [(one, found) for one in requests if one.constraint is None and (found := self._prepared(one))]
+        for one in requests:
+            if one.constraint is not None:
+                # May take seconds: nobody else waits for it.
+                self._coming[one.id] = False
+                self._compiling.submit(self._compile, one)
         cancelled = [order.id for order in orders if isinstance(order, Cancel)]
 
         def apply(loop: Loop) -> None:
-            for request, tokens in ready:
-                self._submit(loop, request, tokens)
+            for request, found in ready:
+                self._submit(loop, request, *found)
             for name in cancelled:
-                for session in self._sessions.get(name, ()):
-                    session.cancelled = True
+                self._cancel(name)
             for order in orders:
                 if isinstance(order, messages.AskSlots):
                     self._reporter.send(messages.Slots(order.number, tuple(slot_states(loop)), loop.n_decodes))
@@ -68,14 +77,38 @@ class Service:
 
         self._engine.call(apply)
 
-    def _tokens(self, request: Request) -> list[int] | None:
+    def _compile(self, request: Request) -> None:
         try:
-            return prompt_tokens(request, self._engine.vocabulary, self._engine.n_ctx)
+            found = self._prepared(request)
+        except BaseException:
+            log.exception("a grammar could not be compiled")
+            self._reporter.send(messages.Invalid(request.id, "the grammar cannot be compiled; the log says why"))
+            found = None
+
+        def arrive(loop: Loop) -> None:
+            cancelled = self._coming.pop(request.id)
+            if found is not None:
+                self._submit(loop, request, *found)
+            if cancelled:
+                self._cancel(request.id)
+
+        with contextlib.suppress(EngineStopped):
+            self._engine.call(arrive)
+
+    def _prepared(self, request: Request) -> tuple[list[int], Grammar | None] | None:
+        try:
+            return self._engine.prepare(request)
         except InvalidRequest as error:
             self._reporter.send(messages.Invalid(request.id, str(error)))
             return None
 
-    def _submit(self, loop: Loop, request: Request, tokens: list[int]) -> None:
+    def _cancel(self, name: str) -> None:
+        if name in self._coming:
+            self._coming[name] = True
+        for session in self._sessions.get(name, ()):
+            session.cancelled = True
+
+    def _submit(self, loop: Loop, request: Request, tokens: list[int], grammar: Grammar | None) -> None:
         remaining = request.n
 
         def emit(event: Event) -> None:
@@ -91,7 +124,7 @@ class Service:
                 self._reporter.send(Said(request.id, event))
 
         try:
-            self._sessions[request.id] = loop.submit(request, tokens, emit)
+            self._sessions[request.id] = loop.submit(request, tokens, emit, grammar)
         except ForetokenError as error:
             self._reporter.send(messages.Invalid(request.id, str(error)))
 
