@@ -39,6 +39,28 @@ class Ratio:
         return f"{self.value:.2f}{interval}"
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much longer something takes than its base, with a confidence interval."""
+
+    base: float
+    other: float
+    value: float
+    low: float
+    high: float
+
+
+def difference(pairs: Sequence[tuple[float, float]], seed: int = 0) -> Difference:
+    """The median of what each pair differs by; the interval is a bootstrap over pairs."""
+    base, other = np.array(pairs, np.float64).T
+    more = other - base
+    draws = np.random.default_rng(seed).integers(0, len(more), (_RESAMPLES, len(more)))
+    tail = (1 - _CONFIDENCE) / 2
+    low, high = np.quantile(np.median(more[draws], axis=1), [tail, 1 - tail])
+    before, after, value = (float(np.median(values)) for values in (base, other, more))
+    return Difference(before, after, value, float(low), float(high))
+
+
 def sample(answers: Sequence[Answer]) -> Sample:
     """The pace of answers made at once: from when all of them have begun to when the last one ends.
 

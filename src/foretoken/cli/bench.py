@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +17,13 @@ from foretoken.bench import engine as bench_engine
 from foretoken.bench import shapes
 from foretoken.cli import options
 from foretoken.cli.bench_run import bench_run
+from foretoken.cli.bench_server import bench_server
+from foretoken.cli.results import finish
 from foretoken.cli.settings import model_path, show_library_log
 
 bench = typer.Typer(help="Is it faster? Measurements, recorded and never asserted.", no_args_is_help=True)
 bench.command("run")(bench_run)
+bench.command("server")(bench_server)
 
 
 @bench.command("engine")
@@ -65,17 +67,6 @@ def warn_when_loaded(console: Console) -> None:
     """Timings on a busy machine are worth nothing: threads spin at barriers and wait for their core."""
     if (load := machine.load()) > machine.MAX_LOAD:
         console.print(f"[bold red]other programs use {load:.1f} cores: these timings will be wrong[/]")
-
-
-def finish(record: dict[str, Any], tables: list[Table], as_json: bool, out: Path | None) -> None:
-    """Show a result to a person or a script, and keep it if asked."""
-    if out is not None:
-        out.write_text(json.dumps(record, indent=2) + "\n")
-    if as_json:
-        print(json.dumps(record))
-    else:
-        for table in tables:
-            Console().print(table)
 
 
 def _drafter_tables(rows: list[dict[str, Any]]) -> list[Table]:

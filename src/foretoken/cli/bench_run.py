@@ -21,14 +21,13 @@ from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED
 from foretoken.bench.progress import counting
 from foretoken.cli import options
 from foretoken.cli.engine_options import takes_engine
+from foretoken.cli.results import WIDTH
 from foretoken.cli.settings import show_library_log
 from foretoken.config import EngineConfig
 from foretoken.errors import ConfigError
 
 _SPECIAL = (PLAIN, SPECULATED, LIMIT)
 _KEEP = ("workload", "ratio")
-_WIDTH = 140
-"""Of tables that go to a file or a pipe."""
 
 Names = Annotated[
     list[str] | None,
@@ -63,7 +62,7 @@ def bench_run(
     show_library_log(verbose=False)
     console = Console(stderr=True)
     todo = suite.Plan(
-        tuple(workloads.load_all(workload)), _numbers(slots), rounds, max_tokens, _servers(against, label)
+        tuple(workloads.load_all(workload)), numbers(slots, "--slots"), rounds, max_tokens, labelled(against, label)
     )
     refuse_when_loaded(console, anyway)
     with counting(console, todo.n_steps) as say:
@@ -113,7 +112,7 @@ def _finish(report: suite.Report, title: str, as_json: bool, out: Path | None, c
         return
     console = Console()
     if not console.is_terminal:
-        console.width = _WIDTH
+        console.width = WIDTH
     for n_slots, line in report.settings.items():
         console.print(f"{n_slots} at once: {line}", highlight=False)
     for table in tables(report.results, title):
@@ -124,17 +123,19 @@ def _finish(report: suite.Report, title: str, as_json: bool, out: Path | None, c
         console.print(f"[bold red]measured while other programs used {report.load:.1f} cores[/]")
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str, option: str) -> tuple[int, ...]:
+    """A comma-separated list of positive numbers."""
     try:
         found = tuple(int(part) for part in text.split(","))
     except ValueError:
         found = ()
     if not found or min(found) < 1:
-        raise ConfigError(f"--slots is a list of numbers such as 1,4, not {text!r}")
+        raise ConfigError(f"{option} is a list of numbers such as 1,4, not {text!r}")
     return found
 
 
-def _servers(against: list[str] | None, labels: list[str] | None) -> tuple[tuple[str, str], ...]:
+def labelled(against: list[str] | None, labels: list[str] | None) -> tuple[tuple[str, str], ...]:
+    """Addresses of other servers with their labels."""
     urls, names = against or [], labels or []
     if len(names) > len(urls):
         raise ConfigError("every --label needs an --against")

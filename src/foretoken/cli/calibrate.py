@@ -9,8 +9,9 @@ from rich.table import Table
 
 from foretoken import machine
 from foretoken.cli import options
-from foretoken.cli.bench import finish, warn_when_loaded
+from foretoken.cli.bench import warn_when_loaded
 from foretoken.cli.engine_options import takes_engine
+from foretoken.cli.results import finish
 from foretoken.cli.settings import show_library_log
 from foretoken.config import EngineConfig
 from foretoken.engine.assembly import Assembly, assemble, try_memories

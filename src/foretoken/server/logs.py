@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TextIO
 
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The HTTP request that the current task serves."""
@@ -43,9 +43,9 @@ class JsonFormatter(logging.Formatter):
         return json.dumps({key: value for key, value in line.items() if value is not None}, default=str)
 
 
-def set_up(as_json: bool, verbose: bool) -> None:
-    """Send everything foretoken logs to the standard error, in one of the two shapes."""
-    handler = logging.StreamHandler(sys.stderr)
+def set_up(as_json: bool, verbose: bool, stream: TextIO | None = None) -> None:
+    """Send everything foretoken logs to the standard error, or elsewhere, in one of the two shapes."""
+    handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else PlainFormatter())
     ours = logging.getLogger("foretoken")
     ours.handlers = [handler]
