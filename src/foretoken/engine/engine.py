@@ -42,8 +42,11 @@ T = TypeVar("T")
 class Engine:
     """A model with slots, served by one thread of its own."""
 
-    def __init__(self, assembly: Assembly, loop: Loop, host: EngineHost) -> None:
+    def __init__(
+        self, assembly: Assembly, loop: Loop, host: EngineHost, after_step: Callable[[], None] = lambda: None
+    ) -> None:
         self.assembly = assembly
+        self._after_step = after_step
         self._loop = loop
         self._host = host
         self._compiler = Compiler(lambda: guidance_tokenizer(self.vocabulary))
@@ -61,7 +64,8 @@ class Engine:
         return cls.from_config(EngineConfig(source, **settings))
 
     @classmethod
-    def from_config(cls, config: EngineConfig) -> Engine:
+    def from_config(cls, config: EngineConfig, after_step: Callable[[], None] = lambda: None) -> Engine:
+        """Load what the settings say; `after_step` is called on the engine's thread when a step has told its events."""
         if "mtp" in resolve(config.speculation):
             config = replace(config, model=replace(config.model, load_mtp=True))
         assembly = assemble(config)
@@ -74,7 +78,8 @@ class Engine:
             raise
         log.info("%s", assembly.describe())
         vocabulary = assembly.model.vocabulary
-        return cls(assembly, Loop(assembly.context, assembly.memory, vocabulary, speculator, config), host)
+        loop = Loop(assembly.context, assembly.memory, vocabulary, speculator, config)
+        return cls(assembly, loop, host, after_step)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -191,6 +196,7 @@ class Engine:
             while not self._closing:
                 self._obey(wait=self._loop.idle)
                 self._loop.step()
+                self._after_step()
         except BaseException as error:
             reason = f"the engine died: {type(error).__name__}: {error}"
             log.exception("the engine died")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
 from foretoken.server.errors import ApiError
 from foretoken.server.gate import too_large
@@ -18,6 +21,14 @@ Bodies = tuple[type[BaseModel], ...]
 
 _BODY_SECONDS = 60.0
 _REFERENCE = "#/components/schemas/{model}"
+
+
+class BodyRoute(APIRoute):
+    """A route whose endpoint takes the HTTP request and nothing else: there is nothing to look for in it first."""
+
+    def get_route_handler(self) -> Callable[[HttpRequest], Coroutine[Any, Any, Response]]:
+        handler: Callable[[HttpRequest], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
 
 
 async def read_body(http: HttpRequest, service: Service, kind: type[B]) -> B:

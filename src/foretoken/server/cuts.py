@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from foretoken.server.answering import Answering, Numbered
-from foretoken.types import Chunk, Finish
+from foretoken.types import Finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +56,20 @@ class _Cutter:
         return None
 
 
-async def cutting(answering: Answering, quiet: float | None, cut: Cut) -> AsyncGenerator[Numbered | None, None]:
-    """The events of an answer up to its cut, and an end that says so."""
-    cutters: dict[int, _Cutter] = {}
-    async with aclosing(answering.events(quiet)) as events:
-        async for item in events:
-            if item is None:
-                yield None
-                continue
-            number, event = item
-            cutter = cutters.setdefault(number, _Cutter(cut))
+class Cutting:
+    """Lets the events of an answer pass up to its cut, and makes its end say so."""
+
+    def __init__(self, answering: Answering, cut: Cut) -> None:
+        self._answering = answering
+        self._cut = cut
+        self._cutters: dict[int, _Cutter] = {}
+
+    def pass_on(self, burst: Iterable[Numbered]) -> Iterator[Numbered]:
+        for number, event in burst:
+            cutter = self._cutters.setdefault(number, _Cutter(self._cut))
             if isinstance(event, Finish):
                 yield number, replace(event, reason="length") if cutter.over else event
             elif not cutter.over:
-                yield number, _passed_on(cutter, event)
-                if cutter.over and answering.alone:
-                    answering.cancel(number)
-
-
-def _passed_on(cutter: _Cutter, chunk: Chunk) -> Chunk:
-    return replace(chunk, text=cutter.pass_on(chunk.text))
+                yield number, replace(event, text=cutter.pass_on(event.text))
+                if cutter.over and self._answering.alone:
+                    self._answering.cancel(number)

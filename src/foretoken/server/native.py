@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from foretoken.errors import InvalidRequest
 from foretoken.server import chat
-from foretoken.server.bodies import Bodies, described, read_body
+from foretoken.server.bodies import Bodies, BodyRoute, described, read_body
 from foretoken.server.infill import infill_tokens
 from foretoken.server.native_bodies import (
     DetokenizeBody,
@@ -32,7 +32,7 @@ BODIES: Bodies = (NativeCompletionBody, InfillBody, TokenizeBody, DetokenizeBody
 
 def router(service: Service) -> APIRouter:
     """The routes that read a body; what an operator looks at is elsewhere."""
-    routes = APIRouter(tags=["llama.cpp"])
+    routes = APIRouter(tags=["llama.cpp"], route_class=BodyRoute)
 
     @routes.post("/completions", include_in_schema=False)
     @routes.post("/completion", openapi_extra=described(NativeCompletionBody))

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from foretoken.server.bodies import Bodies, described, read_body
+from foretoken.server.bodies import Bodies, BodyRoute, described, read_body
 from foretoken.server.chat import ChatBody
 from foretoken.server.completion import CompletionBody
 from foretoken.server.errors import ApiError
@@ -28,6 +28,7 @@ BODIES: Bodies = (ChatBody, CompletionBody)
 def router(service: Service) -> APIRouter:
     """The routes of OpenAI's API, with llama.cpp's shorter names beside them."""
     routes = APIRouter(tags=["OpenAI"])
+    bodies = APIRouter(tags=["OpenAI"], route_class=BodyRoute)
     started = int(time.time())
 
     @routes.get("/models", include_in_schema=False)
@@ -42,15 +43,16 @@ def router(service: Service) -> APIRouter:
             raise ApiError(404, f"there is no model named {name}; this server has {found['id']}")
         return found
 
-    @routes.post("/chat/completions", include_in_schema=False)
-    @routes.post("/v1/chat/completions", openapi_extra=described(ChatBody))
+    @bodies.post("/chat/completions", include_in_schema=False)
+    @bodies.post("/v1/chat/completions", openapi_extra=described(ChatBody))
     async def chat_completions(http: HttpRequest) -> Response:
         return await _chat(service, http)
 
-    @routes.post("/v1/completions", openapi_extra=described(CompletionBody))
+    @bodies.post("/v1/completions", openapi_extra=described(CompletionBody))
     async def completions(http: HttpRequest) -> Response:
         return await _complete(service, http)
 
+    routes.include_router(bodies)
     return routes
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from foretoken.server.answering import Answering, Numbered
-from foretoken.server.cuts import Cut, cutting
+from foretoken.server.cuts import Cut, Cutting
 from foretoken.server.errors import ApiError
 from foretoken.server.record import Record
 from foretoken.server.service import Service
@@ -80,36 +80,42 @@ async def respond(
 
 async def _collect(answering: Answering, n_choices: int, cut: Cut | None) -> list[Choice]:
     choices = [Choice() for _ in range(n_choices)]
-    async with aclosing(_events(answering, None, cut)) as events:
-        async for item in events:
-            if item is not None:
-                choices[item[0]].take(item[1])
+    passing = Cutting(answering, cut).pass_on if cut else _all
+    async with aclosing(answering.bursts()) as bursts:
+        async for burst in bursts:
+            for number, event in passing(burst):
+                choices[number].take(event)
     return choices
 
 
 async def _lines(
     answering: Answering, n_choices: int, writer: Writer, quiet: float, cut: Cut | None
 ) -> AsyncGenerator[bytes, None]:
+    """What happened in one turn of the event loop is one piece of the stream."""
     choices = [Choice() for _ in range(n_choices)]
+    passing = Cutting(answering, cut).pass_on if cut else _all
+    told: list[Any] = []
     opened = False
-    async with aclosing(_events(answering, quiet, cut)) as events:
-        async for item in events:
-            if item is None:
+    async with aclosing(answering.bursts(quiet)) as bursts:
+        async for burst in bursts:
+            if not burst:
                 yield KEEP_ALIVE
                 continue
             if not opened:
                 opened = True
-                for data in writer.opening():
-                    yield line(data)
-            number, event = item
-            choices[number].take(event)
-            if told := b"".join(line(data) for data in writer.piece(number, event, choices[number])):
-                yield told
-    yield b"".join(line(data) for data in writer.closing(choices)) + writer.last_line
+                told += writer.opening()
+            for number, event in passing(burst):
+                choices[number].take(event)
+                told += writer.piece(number, event, choices[number])
+            if answering.over:
+                told += writer.closing(choices)
+            if piece := b"".join(map(line, told)) + (writer.last_line if answering.over else b""):
+                yield piece
+            told.clear()
 
 
-def _events(answering: Answering, quiet: float | None, cut: Cut | None) -> AsyncGenerator[Numbered | None, None]:
-    return answering.events(quiet) if cut is None else cutting(answering, quiet, cut)
+def _all(burst: Iterable[Numbered]) -> Iterable[Numbered]:
+    return burst
 
 
 def _printable(names: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ import uvicorn
 from foretoken.config import EngineConfig
 from foretoken.errors import ConfigError, EngineStopped
 from foretoken.server.app import create_app
+from foretoken.server.gathering import GatheringProtocol
 from foretoken.server.service import Service
 from foretoken.server.settings import ServerSettings
 from foretoken.worker.supervisor import Supervisor
@@ -57,6 +58,7 @@ class Server:
         self._http = _Http(
             uvicorn.Config(
                 create_app(self.service),
+                http=GatheringProtocol,
                 log_config=None,
                 access_log=False,
                 lifespan="off",

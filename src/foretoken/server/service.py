@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -101,7 +102,7 @@ class Service:
         if self.settings.alias is not None:
             return self.settings.alias
         properties = self.worker.properties
-        return Path(properties.model_path).name if properties else "loading"
+        return os.path.basename(properties.model_path) if properties else "loading"
 
     async def tokenizing(self, function: Callable[..., T], *args: Any, size: int) -> T:
         """Run something that tokenises `size` characters, out of the way when they are many."""

@@ -82,8 +82,6 @@ class EventStream(Response):
                     start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
                     await send(start)
                 await send({"type": "http.response.body", "body": data, "more_body": True})
-                # A fast engine could keep this loop from ever waiting: let the others have their turn.
-                await asyncio.sleep(0)
         except Exception as error:
             answer = as_api_error(error)
             if answer.status == 500:
@@ -98,20 +96,23 @@ class EventStream(Response):
 
 async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
     """The result of some work; when the client leaves first, the work is cancelled."""
-    doing = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(receive))
+    working = asyncio.current_task()
+    assert working is not None
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone = True
+        working.cancel()
+
+    watching = asyncio.create_task(watch())
     try:
-        await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if doing.done():
-            return doing.result()
-        raise ClientGone
+        return await work
+    except asyncio.CancelledError:
+        if gone and working.uncancel() == 0:
+            raise ClientGone from None
+        raise
     finally:
-        leaving.cancel()
-        if not doing.done():
-            doing.cancel()
-            await asyncio.gather(doing, return_exceptions=True)
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        watching.cancel()

@@ -9,15 +9,15 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from typing import cast
 
-from foretoken.config import EngineConfig
 from foretoken.worker import messages
-from foretoken.worker.messages import Frames, Order, Properties, Report
+from foretoken.worker.messages import Frames, Order, Properties, Report, Start
 
 log = logging.getLogger("foretoken.worker")
 
-_READ_SIZE = 1 << 18
+_INPUT, _OUTPUT, _ERRORS = range(3)
 _TAIL = 30
 _END_SECONDS = 2.0
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
@@ -29,100 +29,121 @@ class StartFailed(Exception):
     """The worker did not become ready; the message says why."""
 
 
-class Process:
-    """Owns the child process and the pipes to it."""
+class Process(asyncio.SubprocessProtocol):
+    """Owns the child process and the pipes to it.
 
-    def __init__(self, child: asyncio.subprocess.Process, on_report: Callable[[Report], None]) -> None:
-        self._child = child
+    What the child says is heard inside the event loop's own callback: a task that reads would cost every
+    token one more turn of the loop.
+    """
+
+    def __init__(self, on_report: Callable[[Report], None]) -> None:
+        loop = asyncio.get_running_loop()
         self._on_report = on_report
+        self._frames = Frames()
         self._tail: deque[str] = deque(maxlen=_TAIL)
-        self._ready: asyncio.Future[Properties] = asyncio.get_running_loop().create_future()
+        self._line = b""
+        self._unsent: list[bytes] = []
+        self._hearing = False
+        self._ready: asyncio.Future[Properties] = loop.create_future()
+        self._ended: asyncio.Future[None] = loop.create_future()
         self._last_words: str | None = None
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._overhear())]
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._orders: asyncio.WriteTransport | None = None
 
     @classmethod
-    async def start(cls, config: EngineConfig, on_report: Callable[[Report], None]) -> Process:
+    async def start(cls, order: Start, on_report: Callable[[Report], None]) -> Process:
         """Start a worker; await `ready` next."""
-        child = await asyncio.create_subprocess_exec(
+        _, process = await asyncio.get_running_loop().subprocess_exec(
+            lambda: cls(on_report),
             # -P: what lies in the working directory is not ours to import.
             sys.executable, "-P", "-m", "foretoken.worker",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
-        process = cls(child, on_report)
-        process.send(messages.Start(config, log.getEffectiveLevel()))
+        process.send(order)
         return process
 
     @property
     def pid(self) -> int:
-        return self._child.pid
+        assert self._transport is not None
+        return self._transport.get_pid()
 
     @property
     def ended(self) -> bool:
-        return self._child.returncode is not None
+        return self._ended.done()
 
     def send(self, order: Order) -> None:
         """Give an order; a process that is already gone does not hear it."""
-        assert self._child.stdin is not None
-        if not self._child.stdin.is_closing():
+        self._unsent.append(messages.pack(order))
+        if not self._hearing:
+            self._flush()
+
+    def _flush(self) -> None:
+        assert self._orders is not None
+        if self._unsent and not self._orders.is_closing():
             with contextlib.suppress(ConnectionError):
-                self._child.stdin.write(messages.pack(order))
+                self._orders.write(b"".join(self._unsent))
+        self._unsent.clear()
 
     async def ready(self) -> Properties:
         """Wait until the model is loaded."""
-        death = asyncio.create_task(self.death())
-        death.add_done_callback(self._died_early)
-        try:
-            return await self._ready
-        finally:
-            death.cancel()
-
-    def _died_early(self, death: asyncio.Task[str]) -> None:
-        if not death.cancelled() and not self._ready.done():
-            reason = f"the engine died while loading the model: {death.result()}"
-            self._ready.set_exception(StartFailed(reason))
+        return await self._ready
 
     async def death(self) -> str:
         """Wait for the end of the process; returns the reason in words."""
-        await asyncio.wait(self._tasks)
-        code = await self._child.wait()
-        return self._last_words or self._reason(code)
+        await asyncio.shield(self._ended)
+        assert self._transport is not None
+        return self._last_words or self._reason(self._transport.get_returncode() or 0)
 
     async def stop(self, grace: float) -> None:
         """End the process, by force if it does not listen."""
         self.send(messages.Stop())
         try:
-            await asyncio.wait_for(self._child.wait(), grace)
+            await asyncio.wait_for(asyncio.shield(self._ended), grace)
         except TimeoutError:
             self.kill()
-            await self._child.wait()
-        await asyncio.wait(self._tasks)
+            await asyncio.shield(self._ended)
 
-    def kill(self) -> None:
-        # asyncio's own kill() may reap the child before asyncio waits for it, and then its end is unknown.
-        if self._child.returncode is None:
+    def kill(self, last_words: str | None = None) -> None:
+        """End the process at once; `last_words` are the reason if it has said none."""
+        self._last_words = self._last_words or last_words
+        # The transport's own kill() may reap the child before asyncio waits for it, and then its end is unknown.
+        if not self.ended:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._child.pid, _KILL)
+                os.kill(self.pid, _KILL)
 
-    async def _listen(self) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._orders = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_INPUT))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == _ERRORS:
+            self._overhear(data)
+            return
+        # Orders that what is heard gives rise to, such as the next requests, go out together.
+        self._hearing = True
         try:
-            await self._hear_all()
+            for frame in self._frames.feed(data):
+                self._hear(messages.read_report(frame))
         except Exception:
             log.exception("a report of the worker cannot be understood")
-        # A process that closed its output is about to end; if not, it is of no use.
-        try:
-            await asyncio.wait_for(self._child.wait(), _END_SECONDS)
-        except TimeoutError:
             self.kill()
+        finally:
+            self._hearing = False
+            self._flush()
 
-    async def _hear_all(self) -> None:
-        assert self._child.stdout is not None
-        frames = Frames()
-        while data := await self._child.stdout.read(_READ_SIZE):
-            for frame in frames.feed(data):
-                self._hear(messages.read_report(frame))
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        # A process that closed its output is about to end; if not, it is of no use.
+        if fd == _OUTPUT:
+            asyncio.get_running_loop().call_later(_END_SECONDS, self.kill)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The process has ended, and everything it said was heard."""
+        assert self._transport is not None
+        self._transport.close()
+        self._ended.set_result(None)
+        if not self._ready.done():
+            reason = self._last_words or self._reason(self._transport.get_returncode() or 0)
+            self._ready.set_exception(StartFailed(f"the engine died while loading the model: {reason}"))
 
     def _hear(self, report: Report) -> None:
         if isinstance(report, messages.Ready):
@@ -142,12 +163,13 @@ class Process:
         level = logging.DEBUG if early else report.level
         logging.getLogger(report.logger).log(level, "%s", report.text)
 
-    async def _overhear(self) -> None:
+    def _overhear(self, data: bytes) -> None:
         """Keep the last lines of what libraries print: after an abort they are the only reason there is."""
-        assert self._child.stderr is not None
-        async for line in _lines(self._child.stderr):
-            self._tail.append(line)
-            log.debug("%s", line)
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            if text := line.decode("utf-8", "replace").rstrip():
+                self._tail.append(text)
+                log.debug("%s", text)
 
     def _reason(self, code: int) -> str:
         said = next((line for word in _WORDS_OF_DEATH for line in self._tail if word in line), None)
@@ -156,14 +178,3 @@ class Process:
             hint = " (out of memory, or killed by hand)" if name == "SIGKILL" else ""
             return f"{name}{hint}" + (f": {said}" if said else "")
         return f"exit code {code}" + (f": {said}" if said else "")
-
-
-async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
-    rest = ""
-    while data := await stream.read(4096):
-        *lines, rest = (rest + data.decode("utf-8", "replace")).split("\n")
-        for line in lines:
-            if line.strip():
-                yield line.rstrip()
-    if rest.strip():
-        yield rest.rstrip()

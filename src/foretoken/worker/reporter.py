@@ -24,11 +24,25 @@ class Reporter(logging.Handler):
         self._output = output
         self._turn = threading.Lock()
         self._rest = bytearray()
+        self._gathered: list[bytes] = []
         self._more = threading.Event()
         threading.Thread(target=self._write_rest, name="foretoken-reports", daemon=True).start()
 
     def send(self, report: Report) -> None:
-        data = messages.pack(report)
+        self._send(messages.pack(report))
+
+    def gather(self, report: Report) -> None:
+        """Keep a report until the step is over: what a step has to say is said at once. For the engine's thread."""
+        self._gathered.append(messages.pack(report))
+
+    def flush(self) -> None:
+        """Say what was gathered."""
+        if self._gathered:
+            data = b"".join(self._gathered)
+            self._gathered.clear()
+            self._send(data)
+
+    def _send(self, data: bytes) -> None:
         with self._turn:
             if not self._rest:
                 data = data[self._write(data) :]

@@ -119,9 +119,9 @@ class Service:
                 remaining -= 1
                 if not remaining:
                     self._sessions.pop(request.id, None)
-                self._reporter.send(Ended(request.id, event))
+                self._reporter.gather(Ended(request.id, event))
             else:
-                self._reporter.send(Said(request.id, event))
+                self._reporter.gather(Said(request.id, event))
 
         try:
             self._sessions[request.id] = loop.submit(request, tokens, emit, grammar)
@@ -154,7 +154,7 @@ def _start(order: Order, reporter: Reporter) -> Engine | None:
     root.addHandler(reporter)
     root.propagate = False
     try:
-        engine = Engine.from_config(order.config)
+        engine = Engine.from_config(order.config, reporter.flush)
     except ForetokenError as error:
         reporter.send(messages.Refused(str(error)))
         return None

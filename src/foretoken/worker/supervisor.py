@@ -184,7 +184,7 @@ class Supervisor:
 
     async def _live(self) -> float:
         """One life of the worker, from start to death; returns for how long it was ready."""
-        self._process = process = await Process.start(self._config, self._take)
+        self._process = process = await Process.start(messages.Start(self._config, log.getEffectiveLevel()), self._take)
         try:
             self.properties = await process.ready()
             self._line.n_slots = self.properties.n_slots
