@@ -63,9 +63,9 @@ def test_what_is_no_answer_is_said() -> None:
     with pytest.raises(ForetokenError, match="give an address"), Elsewhere("ftp://x", "x").started():
         pass
     silent = EngineConfig(ModelConfig(Path("none.gguf")))
-    with pytest.raises(ForetokenError, match="llama-server did not start"):
-        with LlamaServer(Path(sys.executable), silent).started():
-            pass
+    llama = LlamaServer(Path(sys.executable), silent)
+    with pytest.raises(ForetokenError, match="llama-server did not start"), llama.started():
+        pass
 
 
 def test_a_refusal_is_not_timed(tiny_path: TinyPath) -> None:
