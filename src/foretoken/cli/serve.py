@@ -118,6 +118,12 @@ def serve(
     grace: Annotated[
         float, Option(min=0, help="Seconds for running answers when told to stop.", rich_help_panel=SERVER)
     ] = 30.0,
+    page: Annotated[
+        bool, Option("--webui/--no-webui", "--ui/--no-ui", help="The page at /.", rich_help_panel=SERVER)
+    ] = True,
+    keep_requests: Annotated[
+        int, Option(min=0, help="Requests of one key kept in memory for their pages.", rich_help_panel=SERVER)
+    ] = 64,
     settings_file: Annotated[
         Path | None,
         Option(
@@ -164,7 +170,6 @@ def serve(
     metrics: Annotated[bool, Option("--metrics", hidden=True)] = True,
     slots: Annotated[bool, Option("--slots", hidden=True)] = True,
     batching: Annotated[bool, Option("-cb", "--cont-batching", hidden=True)] = True,
-    page: Annotated[bool, Option("--webui/--no-webui", "--ui/--no-ui", hidden=True)] = True,
 ) -> None:
     """Answer OpenAI's and llama.cpp's clients over HTTP.
 
@@ -191,6 +196,8 @@ def serve(
         max_streams=max_streams,
         time_limit=time_limit,
         grace=grace,
+        page=page,
+        keep_requests=keep_requests,
         log_prompts=log_prompts,
     )
     run_server(replace(config, max_queue=max_queue), settings)

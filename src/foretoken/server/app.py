@@ -14,7 +14,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from foretoken.errors import ForetokenError
-from foretoken.server import native, openai, status
+from foretoken.server import live, native, openai, page, requests, status
 from foretoken.server.anthropic import routes as anthropic
 from foretoken.server.bodies import Bodies, body_schemas
 from foretoken.server.errors import ApiError, as_api_error
@@ -32,7 +32,7 @@ class Part(Protocol):
     def router(self, service: Service) -> APIRouter: ...
 
 
-PARTS: tuple[Part, ...] = (openai, anthropic, native, status)
+PARTS: tuple[Part, ...] = (openai, anthropic, native, status, live, requests, page)
 """Everything that is served: a new family of endpoints is a module and its name here."""
 
 

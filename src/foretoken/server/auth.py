@@ -9,8 +9,14 @@ from pathlib import Path
 
 from foretoken.errors import ConfigError
 
-PUBLIC = frozenset({"/health", "/v1/health", "/models", "/v1/models"})
+_PUBLIC = frozenset({"/health", "/v1/health", "/models", "/v1/models", "/"})
 """What llama.cpp's server answers without a key."""
+
+
+def is_public(path: str, headers: Mapping[str, str]) -> bool:
+    """Whether nobody needs a key for this: the page is static, it asks for the key itself."""
+    shell = path.startswith("/requests/") and "text/html" in headers.get("accept", "")
+    return path in _PUBLIC or path.startswith("/page/") or shell
 
 
 class Keys:

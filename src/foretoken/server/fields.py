@@ -99,6 +99,9 @@ class GenerationFields(BaseModel):
     cache_prompt: bool | None = None
     stream: bool | None = None
     speculative: SpeculativeFields | None = None
+    return_speculation: bool | None = Field(
+        None, description="In a stream: tell every step and who guessed each token."
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -9,7 +9,7 @@ import secrets
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from foretoken.server.auth import PUBLIC
+from foretoken.server.auth import is_public
 from foretoken.server.errors import ApiError
 from foretoken.server.logs import request_id
 from foretoken.server.record import Record
@@ -19,7 +19,7 @@ from foretoken.server.sse import JsonAnswer
 log = logging.getLogger("foretoken.server")
 
 _SANE_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-_QUIET = frozenset({"/health", "/v1/health", "/metrics"})
+_QUIET = ("/health", "/v1/health", "/metrics", "/live", "/page/", "/requests")
 """Asked every few seconds by machines: not worth a line each."""
 _CLIENT_GONE = 499
 
@@ -60,7 +60,7 @@ class Gate:
     async def _enter(self, scope: Scope, receive: Receive, send: Send, headers: Headers, record: Record) -> None:
         owner = self._service.keys.owner(headers)
         refusal: ApiError | None = None
-        if owner is None and record.path not in PUBLIC and record.method != "OPTIONS":
+        if owner is None and not is_public(record.path, headers) and record.method != "OPTIONS":
             refusal = ApiError(401, "Invalid API Key")
         elif _length(headers) > self._service.settings.max_body:
             refusal = too_large(self._service.settings.max_body)
@@ -75,7 +75,7 @@ class Gate:
         record.status = record.status or _CLIENT_GONE
         route = scope.get("route")
         self._service.metrics.answered(record, getattr(route, "path", "other"))
-        level = logging.DEBUG if record.path in _QUIET else logging.INFO
+        level = logging.DEBUG if record.path.startswith(_QUIET) else logging.INFO
         log.log(level, "%s", record.line(), extra={"fields": record.fields()})
 
 

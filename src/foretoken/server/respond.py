@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.answering import Answering, Numbered
 from foretoken.server.cuts import Cut, Cutting
+from foretoken.server.details import step_event
 from foretoken.server.errors import ApiError
 from foretoken.server.record import Record
 from foretoken.server.service import Service
 from foretoken.server.shapes import Choice
 from foretoken.server.sse import KEEP_ALIVE, EventStream, JsonAnswer, line, unless_gone
-from foretoken.types import Event, Request
+from foretoken.types import Chunk, Event, Request
 
 
 class Writer(Protocol):
@@ -66,33 +68,46 @@ async def respond(
     if service.settings.log_prompts:
         record.prompt = "\n".join(service.prompt_text(one) for one in requests)
     answering = Answering(service, requests, record)
-    n_choices = sum(request.n for request in requests)
-    try:
-        if not stream:
-            choices = await unless_gone(_collect(answering, n_choices, cut), http.receive)
-            return JsonAnswer(writer.whole(choices), headers=headers)
-        lines = _lines(answering, n_choices, writer, service.settings.keep_alive, cut)
-        return EventStream(lines, headers, answering.close, writer.failing)
-    except BaseException:
+    choices = [Choice() for request in requests for _ in range(request.n)]
+
+    kept = False
+
+    def over() -> None:
+        nonlocal kept
         answering.close()
-        raise
+        if not kept:
+            kept = True
+            service.kept.keep(record, requests, choices)
+
+    if stream:
+        details = service.vocabulary if requests[0].details else None
+        lines = _lines(answering, choices, writer, service.settings.keep_alive, cut, details, over)
+        return EventStream(lines, headers, over, writer.failing)
+    try:
+        await unless_gone(_collect(answering, choices, cut), http.receive)
+    finally:
+        over()
+    return JsonAnswer(writer.whole(choices), headers=headers)
 
 
-async def _collect(answering: Answering, n_choices: int, cut: Cut | None) -> list[Choice]:
-    choices = [Choice() for _ in range(n_choices)]
+async def _collect(answering: Answering, choices: list[Choice], cut: Cut | None) -> None:
     passing = Cutting(answering, cut).pass_on if cut else _all
     async with aclosing(answering.bursts()) as bursts:
         async for burst in bursts:
             for number, event in passing(burst):
                 choices[number].take(event)
-    return choices
 
 
 async def _lines(
-    answering: Answering, n_choices: int, writer: Writer, quiet: float, cut: Cut | None
+    answering: Answering,
+    choices: list[Choice],
+    writer: Writer,
+    quiet: float,
+    cut: Cut | None,
+    details: Vocabulary | None,
+    over: Callable[[], None],
 ) -> AsyncGenerator[bytes, None]:
     """What happened in one turn of the event loop is one piece of the stream."""
-    choices = [Choice() for _ in range(n_choices)]
     passing = Cutting(answering, cut).pass_on if cut else _all
     told: list[Any] = []
     opened = False
@@ -106,9 +121,12 @@ async def _lines(
                 told += writer.opening()
             for number, event in passing(burst):
                 choices[number].take(event)
+                if details is not None and isinstance(event, Chunk):
+                    told.append(step_event(number, event, details))
                 told += writer.piece(number, event, choices[number])
             if answering.over:
                 told += writer.closing(choices)
+                over()
             if piece := b"".join(map(line, told)) + (writer.last_line if answering.over else b""):
                 yield piece
             told.clear()

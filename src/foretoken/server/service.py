@@ -18,6 +18,7 @@ from foretoken.server.errors import ApiError
 from foretoken.server.fields import GenerationFields
 from foretoken.server.limits import Pace, Streams
 from foretoken.server.metrics import Metrics
+from foretoken.server.requests_kept import KeptRequests
 from foretoken.server.sampling import sampling_params, speculation_params
 from foretoken.server.settings import ServerSettings
 from foretoken.server.tools.dialect import Dialect, dialect_of
@@ -41,6 +42,7 @@ class Service:
         self.keys = Keys(settings.api_keys)
         self.streams = Streams(settings.max_streams)
         self.pace = Pace()
+        self.kept = KeptRequests(settings.keep_requests)
         self.metrics = Metrics(worker)
         self._vocabulary: Vocabulary | None = None
         self._template: ChatTemplate | None = None
@@ -138,6 +140,7 @@ class Service:
             cache_prompt=settings.cache_prompt if body.cache_prompt is None else body.cache_prompt,
             n_keep=keep,
             speculation=speculation_params(body.speculative, self.properties.drafters),
+            details=bool(body.return_speculation),
             owner=owner,
         )
         validated(request, self.vocabulary, n_ctx)

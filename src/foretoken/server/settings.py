@@ -43,4 +43,8 @@ class ServerSettings:
     """Seconds of silence after which a stream gets a comment, so that nobody in between closes it."""
     grace: float = 30.0
     """Seconds that running answers have to finish when the server is told to stop."""
+    page: bool = True
+    """Whether / shows a page."""
+    keep_requests: int = 64
+    """Requests of one key that are kept in memory for their pages."""
     log_prompts: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foretoken.llama.vocabulary import Vocabulary
-from foretoken.types import Chunk, Event, Finish, Token, TokenInfo, Usage
+from foretoken.types import Chunk, Event, Finish, Step, Token, TokenInfo, Usage
 
 _LOWEST = -9999.0
 """Stands for minus infinity, which JSON has no word for."""
@@ -19,12 +19,16 @@ class Choice:
 
     text: str = ""
     tokens: list[TokenInfo] = field(default_factory=list)
+    steps: list[tuple[Step, int]] = field(default_factory=list)
+    """Each with how many tokens came of it."""
     finish: Finish | None = None
 
     def take(self, event: Event) -> None:
         if isinstance(event, Chunk):
             self.text += event.text
             self.tokens += event.tokens
+            if event.step is not None:
+                self.steps.append((event.step, len(event.tokens)))
         else:
             self.finish = event
 

@@ -1,0 +1,1 @@
+"""The page and its assets: plain HTML, CSS and modules, no build step, no network."""
