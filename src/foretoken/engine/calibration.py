@@ -54,12 +54,12 @@ def measure(backend: Backend, memory: Memory, widths: Sequence[int] = WIDTHS) ->
     limit = min(backend.n_batch, backend.n_outputs, backend.n_ctx)
     widths = [width for width in widths if width <= limit]
     samples: dict[int, list[float]] = {width: [] for width in widths}
-    _time(backend, memory, 1)
+    time_rows(backend, memory, 1)
     deadline = time.perf_counter() + _BUDGET_S
     for _ in range(_ROUNDS):
         for width in widths:
             if time.perf_counter() < deadline or (width == 1 and not samples[1]):
-                samples[width].append(_time(backend, memory, width))
+                samples[width].append(time_rows(backend, memory, width))
     memory.release(0)
     # Noise only ever adds: the fastest is the truest.
     return {width: min(times) for width, times in samples.items() if times}
@@ -78,7 +78,8 @@ def bit_classes(backend: Backend, memory: Memory, widths: Sequence[int]) -> list
     return list(groups.values())
 
 
-def _time(backend: Backend, memory: Memory, width: int) -> float:
+def time_rows(backend: Backend, memory: Memory, width: int) -> float:
+    """Milliseconds of one decode of so many rows on an empty sequence."""
     memory.release(0)
     tokens = [(i * 7919 + 13) % backend.n_vocab for i in range(width)]
     started = time.perf_counter()

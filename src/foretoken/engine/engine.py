@@ -7,7 +7,8 @@ import contextlib
 import logging
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Generator
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,7 @@ class Engine:
         self._lock = threading.Lock()
         self._closing = False
         self._stopped: str | None = None
+        self._busy_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="foretoken-engine", daemon=True)
         self._thread.start()
 
@@ -64,14 +66,23 @@ class Engine:
         return cls.from_config(EngineConfig(source, **settings))
 
     @classmethod
-    def from_config(cls, config: EngineConfig, after_step: Callable[[], None] = lambda: None) -> Engine:
-        """Load what the settings say; `after_step` is called on the engine's thread when a step has told its events."""
+    def from_config(
+        cls,
+        config: EngineConfig,
+        after_step: Callable[[], None] = lambda: None,
+        widths_ms: Mapping[int, float] | None = None,
+    ) -> Engine:
+        """Load what the settings say.
+
+        `after_step` is called on the engine's thread when a step has told its events; `widths_ms` is a calibration
+        that an engine with the same settings found before.
+        """
         if "mtp" in resolve(config.speculation):
             config = replace(config, model=replace(config.model, load_mtp=True))
         assembly = assemble(config)
         host = EngineHost(config, assembly)
         try:
-            speculator = _speculator(config, assembly, host)
+            speculator = _speculator(config, assembly, host, widths_ms)
         except BaseException:
             host.close()
             assembly.close()
@@ -94,6 +105,12 @@ class Engine:
     def failed(self) -> str | None:
         """Why the engine answers no more, if it was not asked to stop."""
         return None if self._closing else self._stopped
+
+    @property
+    def busy(self) -> tuple[float, int]:
+        """For how many seconds the engine's thread has been at the same step, and with how many rows; 0 is idle."""
+        since = self._busy_since
+        return (0.0, 0) if since is None else (time.monotonic() - since, self._loop.width)
 
     def tokenize(self, text: str | bytes) -> list[Token]:
         return self.vocabulary.tokenize(text)
@@ -195,8 +212,10 @@ class Engine:
         try:
             while not self._closing:
                 self._obey(wait=self._loop.idle)
+                self._busy_since = self._busy_since or time.monotonic()
                 self._loop.step()
                 self._after_step()
+                self._busy_since = None
         except BaseException as error:
             reason = f"the engine died: {type(error).__name__}: {error}"
             log.exception("the engine died")
@@ -208,20 +227,23 @@ class Engine:
     def _obey(self, wait: bool) -> None:
         """Run the commands that have come in; when there is nothing else to do, wait for one."""
         with contextlib.suppress(queue.Empty):
-            if wait:
-                self._commands.get()()
+            first = self._commands.get() if wait else self._commands.get_nowait()
+            self._busy_since = self._busy_since or time.monotonic()
+            first()
             while True:
                 self._commands.get_nowait()()
 
 
-def _speculator(config: EngineConfig, assembly: Assembly, host: EngineHost) -> Speculator:
+def _speculator(
+    config: EngineConfig, assembly: Assembly, host: EngineHost, widths_ms: Mapping[int, float] | None
+) -> Speculator:
     settings = config.speculation
     vocabulary = assembly.model.vocabulary
     drafters = build(settings, host)
     bounds = (settings.n_min, settings.n_max, settings.p_min)
     planner: Planner = FixedPlanner(*bounds)
     if drafters and settings.plan == "adaptive":
-        cost = StepCost(calibrated(assembly))
+        cost = StepCost(widths_ms or calibrated(assembly))
         planner = AdaptivePlanner(cost, assembly.memory_cost, *bounds, settings.n_tries)
     return Speculator(drafters, planner, vocabulary.n_tokens, vocabulary.end_tokens)
 

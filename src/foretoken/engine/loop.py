@@ -50,7 +50,7 @@ class Loop:
         self.scheduler = Scheduler(memory, backend.n_sequences)
         self.n_decodes = 0
         self.totals = Totals()
-        self._width = 0
+        self.width = 0
         """Rows of the batch under way."""
 
     @property
@@ -81,7 +81,7 @@ class Loop:
         try:
             reading = any(part.session.prefilling for part in work)
             spans = [part.span for part in work]
-            self._width = sum(len(span.tokens) for span in spans)
+            self.width = sum(len(span.tokens) for span in spans)
             self.backend.decode(spans)
             self.n_decodes += 1
             self.speculator.read(spans)
@@ -89,7 +89,7 @@ class Loop:
                 self._settle(part)
             took = (time.perf_counter() - started) * 1e3
             self.totals.step_ms += took
-            self.speculator.stepped(self._width, took, reading)
+            self.speculator.stepped(self.width, took, reading)
         except DecodeError as error:
             self._fail(work, error)
         if self.config.check_integrity:
@@ -214,7 +214,7 @@ class Loop:
         before = session.stepped or session.admitted or now
         replayed = 0 if session.stepped is None else part.n_certain - 1
         session.stepped = now
-        return Step(self._width, len(part.draft), n_accepted, replayed, (now - before) * 1e3, part.draft.source)
+        return Step(self.width, len(part.draft), n_accepted, replayed, (now - before) * 1e3, part.draft.source)
 
     def _score(self, part: Work) -> None:
         """Note how likely the prompt's tokens were, each from the row before it."""

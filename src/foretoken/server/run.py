@@ -52,7 +52,7 @@ class Server:
     """A worker, an app and a listener, from start to end."""
 
     def __init__(self, engine: EngineConfig, settings: ServerSettings) -> None:
-        self.service = Service(Supervisor(engine), settings)
+        self.service = Service(Supervisor(engine, settings.patience), settings)
         self._settings = settings
         self._stopping = False
         self._http = _Http(

@@ -47,4 +47,6 @@ class ServerSettings:
     """Whether / shows a page."""
     keep_requests: int = 64
     """Requests of one key that are kept in memory for their pages."""
+    patience: float = 60.0
+    """Seconds beyond what a step should take after which the engine is taken for hung and started again."""
     log_prompts: bool = False

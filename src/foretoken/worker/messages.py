@@ -14,6 +14,9 @@ from foretoken.types import Chunk, Finish, Request, Token
 
 _HEADER = 4
 
+PULSE = 1.0
+"""Seconds between two signs of life of a worker."""
+
 
 class Properties(msgspec.Struct, frozen=True):
     """What the server wants to know of a loaded engine."""
@@ -86,6 +89,10 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
     config: EngineConfig
     log_level: int = 20
+    patience: float = 60.0
+    """Seconds beyond what a step should take after which the engine is taken for hung."""
+    widths_ms: dict[int, float] = {}
+    """What an earlier engine with these settings found out about its steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """The model is loaded; requests may come."""
 
     properties: Properties
+    widths_ms: dict[int, float] = {}
+    """What a step costs by its rows, for the next engine; nothing when that was not measured."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
@@ -190,13 +199,17 @@ class Logged(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
+class Pulse(msgspec.Struct, frozen=True, tag=True):
+    """The process is alive, and its engine idle or at a step that takes no longer than it may."""
+
+
 class Died(msgspec.Struct, frozen=True, tag=True):
     """The engine's thread is gone; the process ends after this."""
 
     message: str
 
 
-Report = Ready | Refused | Said | Ended | Invalid | Slots | Live | Logged | Died
+Report = Ready | Refused | Said | Ended | Invalid | Slots | Live | Logged | Pulse | Died
 
 
 def _encode_other(value: Any) -> Any:

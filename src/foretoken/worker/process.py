@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import cast
 
 from foretoken.worker import messages
-from foretoken.worker.messages import Frames, Order, Properties, Report, Start
+from foretoken.worker.messages import Frames, Order, Ready, Report, Start
 
 log = logging.getLogger("foretoken.worker")
 
@@ -44,7 +44,9 @@ class Process(asyncio.SubprocessProtocol):
         self._line = b""
         self._unsent: list[bytes] = []
         self._hearing = False
-        self._ready: asyncio.Future[Properties] = loop.create_future()
+        self.heard = loop.time()
+        """When the process said something last."""
+        self._ready: asyncio.Future[Ready] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
         self._last_words: str | None = None
         self._transport: asyncio.SubprocessTransport | None = None
@@ -84,7 +86,7 @@ class Process(asyncio.SubprocessProtocol):
                 self._orders.write(b"".join(self._unsent))
         self._unsent.clear()
 
-    async def ready(self) -> Properties:
+    async def ready(self) -> Ready:
         """Wait until the model is loaded."""
         return await self._ready
 
@@ -121,6 +123,7 @@ class Process(asyncio.SubprocessProtocol):
             return
         # Orders that what is heard gives rise to, such as the next requests, go out together.
         self._hearing = True
+        self.heard = asyncio.get_running_loop().time()
         try:
             for frame in self._frames.feed(data):
                 self._hear(messages.read_report(frame))
@@ -146,8 +149,8 @@ class Process(asyncio.SubprocessProtocol):
             self._ready.set_exception(StartFailed(f"the engine died while loading the model: {reason}"))
 
     def _hear(self, report: Report) -> None:
-        if isinstance(report, messages.Ready):
-            self._ready.set_result(report.properties)
+        if isinstance(report, Ready):
+            self._ready.set_result(report)
         elif isinstance(report, messages.Refused):
             self._ready.set_exception(StartFailed(report.message))
         elif isinstance(report, messages.Died):

@@ -32,11 +32,11 @@ from foretoken.worker.messages import (
 )
 from foretoken.worker.properties import properties_of
 from foretoken.worker.reporter import Reporter
+from foretoken.worker.watch import Watch
 
 log = logging.getLogger("foretoken.worker")
 
 _READ_SIZE = 1 << 20
-_PULSE = 0.5
 _COMPILERS = 2
 
 
@@ -128,17 +128,6 @@ class Service:
         except ForetokenError as error:
             self._reporter.send(messages.Invalid(request.id, str(error)))
 
-    def watch(self) -> None:
-        """Return when the engine's thread is gone; the reason is reported."""
-        pause = threading.Event()
-        while True:
-            try:
-                self._engine.call(lambda loop: None)
-            except EngineStopped as error:
-                self._reporter.send(messages.Died(str(error)))
-                return
-            pause.wait(_PULSE)
-
 
 def _orders(source: int) -> Iterator[list[Order]]:
     frames = Frames()
@@ -154,11 +143,14 @@ def _start(order: Order, reporter: Reporter) -> Engine | None:
     root.addHandler(reporter)
     root.propagate = False
     try:
-        engine = Engine.from_config(order.config, reporter.flush)
+        engine = Engine.from_config(order.config, reporter.flush, order.widths_ms)
     except ForetokenError as error:
         reporter.send(messages.Refused(str(error)))
         return None
-    reporter.send(messages.Ready(properties_of(engine)))
+    watch = Watch(engine, reporter, order.patience)
+    widths_ms = engine.call(lambda loop: dict(loop.speculator.planner.outlook().curve))
+    reporter.send(messages.Ready(properties_of(engine), widths_ms))
+    threading.Thread(target=watch.run, name="foretoken-watch", daemon=True).start()
     return engine
 
 
@@ -168,12 +160,6 @@ def _serve(service: Service, orders: Iterator[list[Order]]) -> None:
             return
         with contextlib.suppress(EngineStopped):
             service.obey(burst)
-
-
-def _watch(service: Service, reporter: Reporter) -> None:
-    service.watch()
-    reporter.finish()
-    os._exit(1)
 
 
 def main() -> None:
@@ -189,9 +175,7 @@ def main() -> None:
     first = next(orders, None)
     engine = _start(first[0], reporter) if first else None
     if engine is not None:
-        service = Service(engine, reporter)
-        threading.Thread(target=_watch, args=(service, reporter), daemon=True).start()
-        _serve(service, orders)
+        _serve(Service(engine, reporter), orders)
     reporter.finish()
     # Nothing here needs an orderly end, and a step under way would delay it.
     os._exit(1 if engine is None else 0)

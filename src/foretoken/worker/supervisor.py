@@ -16,7 +16,7 @@ from foretoken.errors import EngineStopped, InvalidRequest
 from foretoken.types import Chunk, Event, Finish, Request, Usage
 from foretoken.worker import messages
 from foretoken.worker.backoff import Backoff
-from foretoken.worker.messages import Ended, LiveState, Properties, Report, Said, SlotState, TokenRequest
+from foretoken.worker.messages import PULSE, Ended, LiveState, Properties, Report, Said, SlotState, TokenRequest
 from foretoken.worker.process import Process, StartFailed
 from foretoken.worker.tickets import Line, Ticket
 
@@ -26,12 +26,14 @@ State = Literal["loading", "ready", "restarting", "stopping", "failed"]
 
 _MAX_INSIDE = 4096
 _STOP_SECONDS = 5.0
+_LATE_LOOKS = 3
+_LOOK_SECONDS = 1.0
 
 
 class Supervisor:
     """One engine that survives its own death, for one event loop."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, patience: float = 60.0) -> None:
         self.state: State = "loading"
         self.properties: Properties | None = None
         self.reason: str | None = None
@@ -41,10 +43,14 @@ class Supervisor:
         """Batches computed by this worker, as of the last look at its slots."""
         # The line is kept here: inside, whatever was handed over is always accepted.
         self._config = replace(config, max_queue=max(config.max_queue, _MAX_INSIDE))
+        self._patience = patience
+        self._widths_ms: dict[int, float] = {}
         self._line = Line(config.max_queue)
         self._process: Process | None = None
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[messages.Slots | messages.Live | None]] = {}
+        self._seen: dict[type[messages.AskSlots | messages.AskLive], messages.Slots | messages.Live] = {}
+        """The latest answers, for when the next one is late."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -127,7 +133,11 @@ class Supervisor:
         self._asked[number] = asyncio.get_running_loop().create_future()
         self._process.send(order(number))
         try:
-            return await self._asked[number]
+            async with asyncio.timeout(_LOOK_SECONDS):
+                return await self._asked[number]
+        except TimeoutError:
+            # A step may take minutes; who asks what is going on should not.
+            return self._seen.get(order)
         finally:
             self._asked.pop(number, None)
 
@@ -184,26 +194,43 @@ class Supervisor:
 
     async def _live(self) -> float:
         """One life of the worker, from start to death; returns for how long it was ready."""
-        self._process = process = await Process.start(messages.Start(self._config, log.getEffectiveLevel()), self._take)
+        order = messages.Start(self._config, log.getEffectiveLevel(), self._patience, self._widths_ms)
+        self._process = process = await Process.start(order, self._take)
+        watching = None
         try:
-            self.properties = await process.ready()
+            ready = await process.ready()
+            self.properties, self._widths_ms = ready.properties, ready.widths_ms
             self._line.n_slots = self.properties.n_slots
             if self.state != "stopping":
                 self._set("ready")
             log.info("the engine is ready (process %d)", process.pid)
             started = time.monotonic()
+            watching = asyncio.create_task(self._watch(process))
             self._hand_over()
             self.reason = await process.death()
         except StartFailed:
             await process.stop(0.0)
             raise
         finally:
+            if watching is not None:
+                watching.cancel()
             if process.ended:
                 self._process = None
         if self.state != "stopping":
             self._set("restarting")
+        self._seen.clear()
         self._lose(f"the engine died while answering: {self.reason}")
         return time.monotonic() - started
+
+    async def _watch(self, process: Process) -> None:
+        """End a process that gives no sign of life: what is still able to think ends itself."""
+        loop = asyncio.get_running_loop()
+        n_late = 0
+        while n_late < _LATE_LOOKS:
+            await asyncio.sleep(PULSE)
+            # One look is not enough: it may have been we who were held up, with a sign of life yet unread.
+            n_late = n_late + 1 if loop.time() - process.heard > self._patience else 0
+        process.kill(f"the engine hangs: it has given no sign of life for {self._patience:g} s")
 
     def _send_away(self) -> None:
         for ticket in self._line.empty():
@@ -234,6 +261,7 @@ class Supervisor:
     def _take(self, report: Report) -> None:
         if isinstance(report, messages.Slots | messages.Live):
             self.n_decodes = report.n_decodes if isinstance(report, messages.Slots) else report.state.n_decodes
+            self._seen[messages.AskSlots if isinstance(report, messages.Slots) else messages.AskLive] = report
             if (asked := self._asked.get(report.number)) and not asked.done():
                 asked.set_result(report)
         elif isinstance(report, Said | Ended | messages.Invalid) and (ticket := self._line.inside.get(report.id)):
