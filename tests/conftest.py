@@ -13,8 +13,8 @@ from foretoken.config import ModelConfig
 from foretoken.llama.model import Model
 from tests import tiny
 
-# Calibrations of tiny models are none of the user's business.
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="foretoken-tests-")
+# Calibrations of tiny models and what tests ask them are none of the user's business.
+os.environ["XDG_CACHE_HOME"] = os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="foretoken-tests-")
 
 TinyModel = Callable[..., Model]
 

@@ -18,12 +18,15 @@ from foretoken.server.native_bodies import (
     TemplateBody,
     TokenizeBody,
 )
+from foretoken.server.responses.bodies import ResponsesBody
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 ENDPOINTS: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "/v1/chat/completions": (ChatBody, {"messages": MESSAGES, "max_tokens": 2}),
     "/v1/messages": (MessagesBody, {"messages": MESSAGES, "max_tokens": 2}),
     "/v1/messages/count_tokens": (CountBody, {"messages": MESSAGES}),
+    "/v1/responses": (ResponsesBody, {"input": "Hi", "max_output_tokens": 2}),
+    "/v1/responses/input_tokens": (ResponsesBody, {"input": "Hi"}),
     "/v1/completions": (CompletionBody, {"prompt": "Hi", "max_tokens": 2}),
     "/completion": (NativeCompletionBody, {"prompt": "Hi", "n_predict": 2}),
     "/infill": (InfillBody, {"input_prefix": "a", "input_suffix": "b", "n_predict": 2}),
@@ -42,6 +45,9 @@ EDGES = [
     {"type": "function", "function": {"name": "f"}},
     [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [1]}]}],
     [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "b", "input": {}}]}],
+    [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{"}], [{"type": "reasoning", "summary": []}],
+    [{"type": "function_call_output", "call_id": "a", "output": [{"type": "input_text", "text": "x"}]}],
+    [{"type": "function", "name": "f"}], {"type": "allowed_tools", "tools": 3}, {"format": {"type": "json_object"}},
     [{"name": "f", "input_schema": {"type": "object"}}], {"type": "any"}, {"type": "tool", "name": "f"},
     {"type": "enabled", "budget_tokens": 5}, {"format": {"type": "json_schema", "schema": {"type": "no"}}},
 ]  # fmt: skip

@@ -134,6 +134,9 @@ def serve(
             rich_help_panel=SERVER,
         ),
     ] = None,
+    responses_db: Annotated[
+        str, Option(help="The file that keeps responses; auto or none.", rich_help_panel=SERVER)
+    ] = "auto",
     cache_prompt: Annotated[
         bool, Option(help="Reuse what a slot still holds of a prompt.", rich_help_panel=options.SPEED)
     ] = True,
@@ -145,6 +148,12 @@ def serve(
     max_streams: Annotated[
         int | None, Option(min=1, help="Requests of one key at once.", rich_help_panel=LIMITS)
     ] = None,
+    responses_max_bytes: Annotated[
+        int, Option(min=0, help="Bytes of all kept responses.", rich_help_panel=LIMITS)
+    ] = 256 << 20,
+    responses_max_days: Annotated[
+        float, Option(min=0, help="Days a response is kept after its last use.", rich_help_panel=LIMITS)
+    ] = 30.0,
     time_limit: Annotated[float | None, Option(min=0.001, help="Seconds per request.", rich_help_panel=LIMITS)] = None,
     n_predict: Annotated[
         int, Option("-n", "--predict", "--n-predict", help="Tokens per answer; -1 is no limit.", rich_help_panel=LIMITS)
@@ -199,6 +208,9 @@ def serve(
         page=page,
         keep_requests=keep_requests,
         log_prompts=log_prompts,
+        responses_db=responses_db,
+        responses_max_bytes=responses_max_bytes,
+        responses_max_days=responses_max_days,
     )
     run_server(replace(config, max_queue=max_queue), settings)
 

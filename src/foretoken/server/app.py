@@ -19,6 +19,7 @@ from foretoken.server.anthropic import routes as anthropic
 from foretoken.server.bodies import Bodies, body_schemas
 from foretoken.server.errors import ApiError, as_api_error
 from foretoken.server.gate import Gate
+from foretoken.server.responses import routes as responses
 from foretoken.server.service import Service
 from foretoken.server.sse import ClientGone, JsonAnswer
 
@@ -32,7 +33,7 @@ class Part(Protocol):
     def router(self, service: Service) -> APIRouter: ...
 
 
-PARTS: tuple[Part, ...] = (openai, anthropic, native, status, live, requests, page)
+PARTS: tuple[Part, ...] = (openai, responses, anthropic, native, status, live, requests, page)
 """Everything that is served: a new family of endpoints is a module and its name here."""
 
 

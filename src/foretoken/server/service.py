@@ -19,6 +19,7 @@ from foretoken.server.fields import GenerationFields
 from foretoken.server.limits import Pace, Streams
 from foretoken.server.metrics import Metrics
 from foretoken.server.requests_kept import KeptRequests
+from foretoken.server.responses.store import Store, open_store
 from foretoken.server.sampling import sampling_params, speculation_params
 from foretoken.server.settings import ServerSettings
 from foretoken.server.tools.dialect import Dialect, dialect_of
@@ -48,9 +49,12 @@ class Service:
         self._template: ChatTemplate | None = None
         self._dialect: Dialect | None = None
         self._open = ExitStack()
+        self.responses: Store | None = None
+        """Keeps responses, if the operator wants that."""
 
     async def start(self) -> Properties:
         """Load the model in the worker, then its vocabulary here."""
+        self.responses = await open_store(self.settings)
         properties = await self.worker.start()
         path = Path(properties.model_path)
         vocabulary = await asyncio.to_thread(self._open.enter_context, open_vocabulary(path))
@@ -68,6 +72,8 @@ class Service:
         await self.worker.close()
         self._vocabulary = None
         self._open.close()
+        if self.responses is not None:
+            await self.responses.close()
 
     @property
     def loaded(self) -> bool:

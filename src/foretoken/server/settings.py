@@ -50,3 +50,8 @@ class ServerSettings:
     patience: float = 60.0
     """Seconds beyond what a step should take after which the engine is taken for hung and started again."""
     log_prompts: bool = False
+    responses_db: str = "auto"
+    """The file that keeps responses; auto is one in the user's folder, none keeps nothing."""
+    responses_max_bytes: int = 256 << 20
+    """All responses together; those not used for longest are forgotten first."""
+    responses_max_days: float = 30.0

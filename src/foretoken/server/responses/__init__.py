@@ -1,0 +1,1 @@
+"""OpenAI's Responses: conversations the server keeps, in items and named events."""
