@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from foretoken.server.errors import ApiError
-from foretoken.server.reading import CallArguments, CallStarted, Delta, Said, Text, Thought, read_whole
+from foretoken.server.reading import (
+    CallArguments,
+    CallBroken,
+    CallEnded,
+    CallStarted,
+    Delta,
+    Said,
+    Text,
+    Thought,
+    read_whole,
+)
 from foretoken.server.service import Service
 from foretoken.server.shapes import Choice, speculation_body
 from foretoken.server.turn import Turn
@@ -72,7 +82,8 @@ class MessageWriter:
 
     def _write(self, delta: Delta) -> Iterator[Any]:
         match delta:
-            case Text(text):
+            # A call that was none is text; the block a stream has begun for it cannot be taken back.
+            case Text(text) | CallBroken(_, text):
                 yield from self._continue({"type": "text", "text": ""})
                 yield self._grow({"type": "text_delta", "text": text})
             case Thought(text):
@@ -82,6 +93,8 @@ class MessageWriter:
                 yield from self._begin({"type": "tool_use", "id": call_id, "name": name, "input": {}})
             case CallArguments(_, text):
                 yield self._grow({"type": "input_json_delta", "partial_json": text})
+            case CallEnded():
+                yield from self._close()
 
     def _continue(self, block: dict[str, Any]) -> Iterator[Any]:
         if self._open != block["type"]:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from foretoken.server.reading import CallArguments, CallStarted, Delta, Text, Thought
+from foretoken.server.reading import CallArguments, CallBroken, CallEnded, CallStarted, Delta, Text, Thought
 
 _PARTS = {"message": "output_text", "reasoning": "reasoning_text"}
 
@@ -16,6 +16,7 @@ class Output:
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
+        self._n_begun = 0
         self._open: dict[str, Any] | None = None
 
     def write(self, delta: Delta, logprobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -31,9 +32,19 @@ class Output:
                 item = _item("fc", "function_call") | {"call_id": call_id, "name": name, "arguments": ""}
                 yield from self._begin(item)
             case CallArguments(_, text):
-                item = self._current
-                item["arguments"] += text
+                self._current["arguments"] += text
                 yield self._event("function_call_arguments.delta", delta=text)
+            case CallEnded():
+                yield from self.close()
+            case CallBroken(_, text):
+                yield from self._retract()
+                yield from self.write(Text(text), logprobs)
+
+    def _retract(self) -> Iterator[dict[str, Any]]:
+        """A call that was none: what the stream has said of it ends there, and it is not part of the response."""
+        broken = self._current
+        yield from self.close("incomplete")
+        self.items.remove(broken)
 
     def close(self, status: str = "completed") -> Iterator[dict[str, Any]]:
         """The events that end the item being written."""
@@ -49,7 +60,7 @@ class Output:
             yield self._event(f"{part['type']}.done", content_index=0, **done)
             yield self._event("content_part.done", content_index=0, part=dict(part))
         self._open = None
-        yield {"type": "response.output_item.done", "output_index": len(self.items) - 1, "item": dict(item)}
+        yield {"type": "response.output_item.done", "output_index": self._n_begun - 1, "item": dict(item)}
 
     @property
     def _current(self) -> dict[str, Any]:
@@ -71,7 +82,8 @@ class Output:
         yield from self.close()
         self._open = item
         self.items.append(item)
-        yield {"type": "response.output_item.added", "output_index": len(self.items) - 1, "item": dict(item)}
+        self._n_begun += 1
+        yield {"type": "response.output_item.added", "output_index": self._n_begun - 1, "item": dict(item)}
 
     def _say(self, text: str, logprobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         part = self._current["content"][0]
@@ -83,7 +95,7 @@ class Output:
         yield self._event(f"{part['type']}.delta", **fields)
 
     def _event(self, kind: str, **fields: Any) -> dict[str, Any]:
-        place = {"item_id": self._current["id"], "output_index": len(self.items) - 1}
+        place = {"item_id": self._current["id"], "output_index": self._n_begun - 1}
         return {"type": f"response.{kind}", **place, **fields}
 
 

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from foretoken.server.errors import ApiError
+from foretoken.server.reading import Delta
 from foretoken.server.responses.bodies import ResponsesBody
 from foretoken.server.responses.output import Output
 from foretoken.server.service import Service
@@ -39,9 +40,7 @@ class ResponseWriter:
         choice = choices[0]
         self._waiting = probabilities(choice.tokens, self._vocabulary) if self._with_logprobs else []
         for delta in (*self._reader.push(choice.text), *self._reader.finish()):
-            for _ in self._output.write(delta, self._waiting):
-                pass
-            self._waiting = []
+            self._write(delta)
         return self._completed(choice)
 
     def opening(self) -> Iterator[Any]:
@@ -57,9 +56,13 @@ class ResponseWriter:
             if self._with_logprobs:
                 self._waiting += probabilities(event.tokens, self._vocabulary)
         for delta in deltas:
-            for told in self._output.write(delta, self._waiting):
+            for told in self._write(delta):
                 yield self._numbered(told)
-            self._waiting = []
+
+    def _write(self, delta: Delta) -> list[dict[str, Any]]:
+        told = list(self._output.write(delta, self._waiting))
+        self._waiting = []
+        return told
 
     def closing(self, choices: Sequence[Choice]) -> Iterator[Any]:
         finish = choices[0].finish
@@ -83,8 +86,7 @@ class ResponseWriter:
         finish = choice.finish
         assert finish is not None
         status = "incomplete" if _incomplete(finish) else "completed"
-        for _ in self._output.close(status):
-            pass
+        list(self._output.close(status))
         details = {"reason": "max_output_tokens"} if _incomplete(finish) else None
         response = self._response(status, incomplete_details=details, usage=self._usage(finish))
         if self._keep is not None:
