@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from foretoken.chat import ChatTemplate
 from foretoken.errors import InvalidRequest
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.fields import Count, GenerationFields, Int
-from foretoken.server.reasoning import OPEN
+from foretoken.server.reasoning import CLOSE, OPEN
 from foretoken.server.service import Service
 from foretoken.server.tools.definitions import MAX_TOOLS, ToolBody, ToolUse, tool_use
 from foretoken.types import Token
@@ -30,7 +31,7 @@ REFUSED = {
 
 WITHOUT_EFFECT = frozenset(
     {"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-     "prediction", "modalities", "response_format"}
+     "prediction", "modalities"}
 )  # fmt: skip
 """OpenAI's fields that change no answer here, or that are checked where they could."""
 
@@ -152,13 +153,7 @@ class ChatBody(ConversationBody, GenerationFields):
         extra = self.model_extra or {}
         if extra.get("modalities") not in (None, ["text"]):
             raise InvalidRequest("modalities: this server writes text only")
-        check_response_format(extra.get("response_format"))
         return [name for name in unknown if name not in WITHOUT_EFFECT]
-
-
-def check_response_format(value: Any) -> None:
-    if value not in (None, {}, {"type": "text"}):
-        raise InvalidRequest("response_format: only text is supported")
 
 
 def render(service: Service, body: ConversationBody) -> str:
@@ -196,6 +191,14 @@ def tokens_of(text: str, vocabulary: Vocabulary) -> list[Token]:
     first = vocabulary.bos
     written = first is not None and text.encode("utf-8", "replace").startswith(vocabulary.piece(first))
     return vocabulary.tokenize(text, add_special=not written)
+
+
+def thought_before(prompt: str, template: ChatTemplate) -> Literal["none", "may", "open"]:
+    """What of thinking comes before an answer to this prompt; a constraint begins behind it."""
+    if thinks_first(prompt):
+        return "open"
+    closed = prompt.rstrip().endswith(CLOSE)
+    return "may" if CLOSE in template.source and not closed else "none"
 
 
 def thinks_first(prompt: str) -> bool:

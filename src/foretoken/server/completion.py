@@ -11,7 +11,7 @@ from pydantic import Field
 from foretoken.errors import InvalidRequest
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.chat import WITHOUT_EFFECT as CHAT_WITHOUT_EFFECT
-from foretoken.server.chat import StreamOptions, check_response_format
+from foretoken.server.chat import StreamOptions
 from foretoken.server.fields import Count, GenerationFields, Int
 from foretoken.server.shapes import probabilities, probability_of
 from foretoken.types import TokenInfo
@@ -38,7 +38,6 @@ class CompletionBody(GenerationFields):
             raise InvalidRequest("best_of: answers are not ranked here; ask for n of them")
         if self.stream and self.n_prompt_logprobs is not None:
             raise InvalidRequest("echo: probabilities of the prompt do not stream; leave stream or logprobs out")
-        check_response_format((self.model_extra or {}).get("response_format"))
         return [name for name in self.refuse_unsupported() if name not in CHAT_WITHOUT_EFFECT]
 
     @property

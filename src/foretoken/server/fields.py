@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from foretoken.errors import InvalidRequest
+from foretoken.server.constraints import ConstraintFields
 
 Int = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
@@ -20,8 +21,6 @@ MAX_STOPS = 64
 NEUTRAL: tuple[Any, ...] = (None, "", 0, False, [], {})
 
 REFUSED = {
-    "grammar": "grammars are not supported",
-    "json_schema": "JSON schemas are not supported",
     "lora": "LoRA adapters are not supported",
     "min_keep": "min_keep is not supported",
     "n_discard": "n_discard is not supported; a full context forgets its older half",
@@ -63,7 +62,7 @@ def _few(stops: list[str] | str) -> list[str] | str:
     return stops
 
 
-class GenerationFields(BaseModel):
+class GenerationFields(ConstraintFields):
     """How to continue a prompt; every field may be left out or null."""
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())

@@ -6,8 +6,9 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from foretoken.chat import ChatTemplate
 from foretoken.engine.validation import prompt_tokens as validated
@@ -126,12 +127,14 @@ class Service:
         n: int = 1,
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
+        thought: Literal["none", "may", "open"] = "none",
     ) -> Request:
         """The engine's request for one prompt, checked as the engine itself would."""
         settings, n_ctx = self.settings, self.properties.n_ctx
         limit = settings.max_prompt_tokens
         if limit is not None and len(tokens) > limit:
             raise PromptTooLong(len(tokens), limit)
+        constraint = body.constraint
         keep = len(tokens) if body.n_keep == -1 else body.n_keep or 0
         request = Request(
             tokens,
@@ -147,6 +150,7 @@ class Service:
             n_keep=keep,
             speculation=speculation_params(body.speculative, self.properties.drafters),
             details=bool(body.return_speculation),
+            constraint=constraint and replace(constraint, thought=thought),
             owner=owner,
         )
         validated(request, self.vocabulary, n_ctx)

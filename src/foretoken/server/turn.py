@@ -39,7 +39,10 @@ async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
     prompt, tokens = await prompt_of(service, body)
     n = body.n or 1
     service.check_choices(n)
-    request = service.request(body, tokens, owner, max_tokens=body.n_wanted, n=n, logprobs=body.n_logprobs)
+    thought = chat.thought_before(prompt, service.template)
+    request = service.request(
+        body, tokens, owner, max_tokens=body.n_wanted, n=n, logprobs=body.n_logprobs, thought=thought
+    )
     thinking = None if body.reasoning_format == "none" else chat.thinks_first(prompt)
     use = body.tool_use
     if not use.callable:
@@ -48,5 +51,5 @@ async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
     shown = tuple(dialect.control(service.vocabulary).values())
     constraint = request.constraint
     if use.constrained:
-        constraint = Constraint("lark", dialect.grammar(use, service.vocabulary))
+        constraint = Constraint("lark", dialect.grammar(use, service.vocabulary), thought)
     return Turn(replace(request, constraint=constraint, shown=shown), thinking, lambda: dialect.parser(use))

@@ -16,7 +16,7 @@ from foretoken.speculation.host import Host
 
 GROUP = "foretoken.drafters"
 
-AUTO = ("copy", "suffix")
+AUTO = ("grammar", "copy", "suffix")
 """What "auto" means for any model; a draft model joins when one is named."""
 
 
