@@ -13,6 +13,8 @@ FlashAttention = Literal["auto", "on", "off"]
 
 DEFAULT_CONTEXT = 8192
 """Per slot, where the model was trained for at least that much."""
+MAX_QUEUE = 1024
+"""Requests that may wait for a slot."""
 
 
 def available_cores() -> int:
@@ -93,7 +95,7 @@ class EngineConfig:
     n_rollback: int = 8
     prefill_chunk: int = 256
     """Prompt tokens decoded in one step while other slots are generating."""
-    max_queue: int = 1024
+    max_queue: int = MAX_QUEUE
     max_replay: int = 24
     """Pending tokens beyond which nothing is drafted: a cut would decode all of them again."""
     speculation: SpeculationConfig = field(default_factory=SpeculationConfig)

@@ -24,7 +24,7 @@ ROOM = {"n_ctx": 4096}
 @pytest.fixture(scope="module")
 def strict(model_path: Path) -> Iterator[RunningServer]:
     settings = ServerSettings(
-        api_keys=("alpha", "beta"), max_body=2000, max_prompt_tokens=20, max_streams=1, grace=2, alias="tiny",
+        api_keys=("alpha", "beta"), max_body=2000, max_prompt=20, max_streams=1, grace=2, alias="tiny",
         cors_origins=("http://page.example",), time_limit=20,
     )  # fmt: skip
     with running(model_path, settings, **ROOM) as server:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
 import re
 import signal
@@ -15,9 +17,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from foretoken.cli.serve import defaults_from
+from foretoken.cli.server_options import takes_server
 from foretoken.errors import ConfigError
+from foretoken.server.settings import ServerSettings
+from foretoken.types import SamplingParams
 from tests.server.running import TIMEOUT
 
 COMMAND = [sys.executable, "-m", "foretoken", "serve"]
@@ -130,6 +137,50 @@ def test_json_log_and_keys_from_the_environment(model_path: Path, tmp_path: Path
         assert server.wait() == 0
     assert "secret" not in "".join(server.lines)
     assert any('"status": 401' in line for line in server.lines)
+
+
+def test_without_options_the_settings_are_their_defaults() -> None:
+    """The options have no defaults of their own, and every setting a person may choose has an option."""
+    found: list[ServerSettings] = []
+
+    @takes_server
+    def command(settings: ServerSettings) -> None:
+        found.append(settings)
+
+    parameters = inspect.signature(command).parameters.values()
+    command(**{parameter.name: parameter.default for parameter in parameters})
+    assert found == [ServerSettings()]
+    names = {field.name for field in dataclasses.fields(ServerSettings)}
+    made_of_others = {"api_keys", "sampling"}
+    internal = {"keep_alive", "max_choices"}
+    assert names - {parameter.name for parameter in parameters} == made_of_others | internal
+
+
+def test_options_become_settings(tmp_path: Path) -> None:
+    template = tmp_path / "template.jinja"
+    template.write_text("{{ messages }}")
+    app = typer.Typer()
+    found: list[ServerSettings] = []
+
+    @app.command()
+    @takes_server
+    def command(settings: ServerSettings) -> None:
+        found.append(settings)
+
+    arguments = "--temp 0.5 --seed 4 -n 7 --api-key a,b --cors-origins x --reasoning off --max-prompt 9 --patience 5 "
+    arguments += '--chat-template-kwargs {"a":1} --no-cache-prompt'
+    result = CliRunner().invoke(app, [*arguments.split(), "--chat-template-file", str(template)])
+    assert result.exit_code == 0, result.output
+    assert found == [
+        ServerSettings(
+            sampling=SamplingParams(temperature=0.5, seed=4), n_predict=7, api_keys=("a", "b"), cors_origins=("x",),
+            reasoning="off", max_prompt=9, patience=5.0, chat_template_kwargs={"a": 1}, cache_prompt=False,
+            chat_template="{{ messages }}",
+        )
+    ]  # fmt: skip
+    for wrong in (["--reasoning", "perhaps"], ["--chat-template-kwargs", "[]"], ["--chat-template-kwargs", "{"]):
+        with pytest.raises(ConfigError, match=wrong[0]):
+            CliRunner().invoke(app, wrong, catch_exceptions=False)
 
 
 def test_settings_come_from_the_nearest_place(tmp_path: Path) -> None:

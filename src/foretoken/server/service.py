@@ -131,7 +131,7 @@ class Service:
     ) -> Request:
         """The engine's request for one prompt, checked as the engine itself would."""
         settings, n_ctx = self.settings, self.properties.n_ctx
-        limit = settings.max_prompt_tokens
+        limit = settings.max_prompt
         if limit is not None and len(tokens) > limit:
             raise PromptTooLong(len(tokens), limit)
         constraint = body.constraint

@@ -31,7 +31,7 @@ class ServerSettings:
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     max_body: int = 16 << 20
     """Bytes of one request."""
-    max_prompt_tokens: int | None = None
+    max_prompt: int | None = None
     """None is as many as the context holds."""
     max_choices: int = 128
     """Prompts times choices of one request."""
