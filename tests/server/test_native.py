@@ -108,7 +108,8 @@ def test_infill_as_editors_ask(http: httpx.Client, engine: Engine) -> None:
     assert {"content", "timings/prompt_n", "truncated"} <= set(answer.json())
     warm = {"input_prefix": "", "input_suffix": "", "input_extra": body["input_extra"], "prompt": "", "n_predict": 0,
             "temperature": 0.0, "samplers": [], "stream": False, "response_fields": [""]}  # fmt: skip
-    assert http.post("/infill", json=warm).status_code == 200
+    warmed = http.post("/infill", json=warm)
+    assert (warmed.status_code, warmed.json()) == (200, {})
 
 
 def test_infill_prompt_has_llama_cpps_order(http: httpx.Client, engine: Engine) -> None:

@@ -90,8 +90,11 @@ class NativeWriter:
         return {"completion_probabilities": probabilities(infos, self._vocabulary)}
 
     def _chosen(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Only the fields that were asked for; a path becomes the name of what it leads to."""
-        names = [name for name in self._body.response_fields or [] if name]
+        """Only the fields that were asked for; a path becomes the name of what it leads to.
+
+        llama.vim asks for [""], which is nothing: it only wants its context to be read.
+        """
+        names = self._body.response_fields
         if not names:
             return found
         chosen: dict[str, Any] = {}
