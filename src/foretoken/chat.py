@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from jinja2 import TemplateError
-from jinja2.ext import loopcontrols
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import Node
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from foretoken.errors import InvalidRequest
@@ -20,11 +22,23 @@ CHATML = (
 """For models that carry no template of their own."""
 
 
+class _Generation(Extension):
+    """{% generation %} marks what a model was trained to say; for a prompt it is what stands inside."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> list[Node]:
+        next(parser.stream)
+        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+
 class ChatTemplate:
     """Renders messages into the prompt a model was trained on; the template is untrusted and sandboxed."""
 
     def __init__(self, source: str | None, bos: str = "", eos: str = "") -> None:
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+        )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)

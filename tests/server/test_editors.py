@@ -41,8 +41,7 @@ def test_the_text_does_not_depend_on_speculation(http: httpx.Client, number: int
     answers = [http.post("/infill", json={**asked, "speculative.type": kind}).json() for kind in ("none", "auto")]
     assert answers[0]["content"] == answers[1]["content"]
     prompt = answers[0]["prompt"]
-    places = [prompt.rindex(asked[name]) for name in ("input_prefix", "prompt", "input_suffix")]
-    assert places == sorted(places)
+    assert prompt.rindex(asked["input_prefix"] + asked["prompt"]) < prompt.rindex(asked["input_suffix"])
     assert all(extra["text"] in prompt for extra in asked["input_extra"])
 
 

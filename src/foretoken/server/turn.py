@@ -19,7 +19,6 @@ class Turn:
     request: Request
     thinking: bool | None
     """Whether the answer begins inside a thought; None leaves thoughts in the text."""
-
     parser: Callable[[], AnswerParser] | None = None
     """Finds calls in the answer; None where there is nothing to call."""
 
@@ -50,6 +49,6 @@ async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
     dialect = service.dialect
     shown = tuple(dialect.control(service.vocabulary).values())
     constraint = request.constraint
-    if use.constrained:
-        constraint = Constraint("lark", dialect.grammar(use, service.vocabulary), thought)
+    if use.constrained or constraint is not None:
+        constraint = Constraint("lark", dialect.grammar(use, service.vocabulary, constraint), thought)
     return Turn(replace(request, constraint=constraint, shown=shown), thinking, lambda: dialect.parser(use))

@@ -39,6 +39,12 @@ JSON_PARIS = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 JSON_SUM = '{"name": "add", "arguments": {"a": 1, "b": 2}}'
 LLAMA_PARIS, LLAMA_SUM = JSON_PARIS.replace("arguments", "parameters"), JSON_SUM.replace("arguments", "parameters")
 
+CUT, BAD = '<tool_call>{"name": "add", "arguments": {"a": 1', '<tool_call>{"name": "add", "arguments": {a}} x'
+NAN = '<tool_call>{"name": "add", "arguments": {"a": NaN}}'
+BROKEN_LINE = ("get_weather", {"city": "Par\nis"})
+TWO_XML = f"So:\n\n<tool_call>\n{XML_PARIS}\n</tool_call>\n<tool_call>\n{XML_SUM}\n</tool_call>"
+TWO_ARGS = '[TOOL_CALLS]get_weather[CALL_ID]abc[ARGS]{"city": "Paris"}[TOOL_CALLS]add[ARGS]{"a": 1, "b": 2}'
+
 CASES = [
     # format, what the model writes, the text in it, the calls in it
     ("hermes", f"<tool_call>\n{JSON_PARIS}\n</tool_call>", "", [PARIS]),
@@ -54,12 +60,12 @@ CASES = [
     ("hermes", "a <tool_call> is a tag", "a <tool_call> is a tag", []),
     ("hermes", f"<tool_call> <tool_call>{JSON_SUM}</tool_call>", "<tool_call>", [SUM]),
     ("hermes", '<tool_call>{"name": "rm", "arguments": {}}', '<tool_call>{"name": "rm", "arguments": {}}', []),
-    ("hermes", '<tool_call>{"name": "add", "arguments": {"a": 1', '<tool_call>{"name": "add", "arguments": {"a": 1', []),
-    ("hermes", '<tool_call>{"name": "add", "arguments": {a}} x', '<tool_call>{"name": "add", "arguments": {a}} x', []),
-    ("hermes", '<tool_call>{"name": "add", "arguments": {"a": NaN}}', '<tool_call>{"name": "add", "arguments": {"a": NaN}}', []),
-    ("hermes", '<tool_call>{"name": "get_weather", "arguments": {"city": "Par\nis"}}', "", [("get_weather", {"city": "Par\nis"})]),
+    ("hermes", CUT, CUT, []),
+    ("hermes", BAD, BAD, []),
+    ("hermes", NAN, NAN, []),
+    ("hermes", JSON_PARIS.join(["<tool_call>", ""]).replace("Par", "Par\n"), "", [BROKEN_LINE]),
     ("qwen-xml", f"<tool_call>\n{XML_PARIS}\n</tool_call>", "", [PARIS]),
-    ("qwen-xml", f"So:\n\n<tool_call>\n{XML_PARIS}\n</tool_call>\n<tool_call>\n{XML_SUM}\n</tool_call>", "So:", [PARIS, SUM]),
+    ("qwen-xml", TWO_XML, "So:", [PARIS, SUM]),
     ("qwen-xml", XML_SUM, "", [SUM]),
     ("qwen-xml", XML_PARIS.replace("Paris", "\nA <b>\n\nc\n"), "", [("get_weather", {"city": "\nA <b>\n\nc\n"})]),
     ("qwen-xml", XML_SUM.replace("2", "two"), "", [("add", {"a": 1, "b": "two"})]),
@@ -78,7 +84,7 @@ CASES = [
     ("mistral", '[TOOL_CALLS][{"name": "add", "arguments": {"a": 1, "b": 2}, "id": "a12345678"}]', "", [SUM]),
     ("mistral", "[TOOL_CALLS][]", "[TOOL_CALLS][]", []),
     ("mistral-args", '[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}', "", [PARIS]),
-    ("mistral-args", '[TOOL_CALLS]get_weather[CALL_ID]abc[ARGS]{"city": "Paris"}[TOOL_CALLS]add[ARGS]{"a": 1, "b": 2}', "", [PARIS, SUM]),
+    ("mistral-args", TWO_ARGS, "", [PARIS, SUM]),
     ("mistral-args", "[TOOL_CALLS]rm[ARGS]{}", "[TOOL_CALLS]rm[ARGS]{}", []),
     ("generic", JSON_PARIS, "", [PARIS]),
     ("generic", f"[{JSON_PARIS}, {JSON_SUM}]", "", [PARIS, SUM]),
@@ -147,9 +153,11 @@ def test_any_cut_reads_the_same(case: tuple[str, str, str, list[object]], cuts: 
 
 
 WORDS = [
-    "<tool_call>", "</tool_call>", "<tool_call", "<function=", "<function=add>", "</function>", "<parameter=a>", "</parameter>",
-    "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<|python_tag|>", '{"name": ', '"add"', '"rm"', '"arguments": ', '"parameters": ', "add",
-    "get_weather", "{", "}", "[", "]", '"', "\\", ",", ":", ";", "\n", " ", "1", "null", "text", "é", "\x00", '{"a": 1}', JSON_SUM, XML_PARIS,
+    "<tool_call>", "</tool_call>", "<tool_call", "<function=", "<function=add>", "</function>", "<parameter=a>",
+    "</parameter>",
+    "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<|python_tag|>", '{"name": ', '"add"', '"rm"', '"arguments": ',
+    '"parameters": ', "add", "get_weather", "{", "}", "[", "]", '"', "\\", ",", ":", ";", "\n", " ", "1", "null",
+    "text", "é", "\x00", '{"a": 1}', JSON_SUM, XML_PARIS,
 ]  # fmt: skip
 GARBAGE = st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=25).map("".join)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from foretoken.grammar.compiler import styled
 from foretoken.server.tools.definitions import ToolDef
 from foretoken.types import Token
 
@@ -36,21 +37,17 @@ def spoken(mark: str, control: Control) -> str:
     return f"<[{control[mark]}]>" if mark in control else literal(mark)
 
 
-STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-
-
-def styled(schema: Any) -> Any:
-    return {**schema, "x-guidance": STYLE} if isinstance(schema, dict) else schema
-
-
-def json_of(schema: Any) -> str:
+def json_of(schema: Any, *, strict: bool) -> str:
+    """JSON that keeps to a schema; where that need not be strict, what the grammar cannot express is left out."""
+    if isinstance(schema, dict) and not strict:
+        schema = {**schema, "x-guidance": {"lenient": True}}
     return f"%json {json.dumps(styled(schema))}"
 
 
 def json_call(tool: ToolDef, key: str) -> str:
     """A call as an object: its name, and its arguments under this key."""
     head = json.dumps({"name": tool.name, key: 0}).removesuffix("0}")
-    return f'{literal(head)} {json_of(tool.parameters)} "}}"'
+    return f'{literal(head)} {json_of(tool.parameters, strict=tool.strict)} "}}"'
 
 
 def calls_only(block: Block, control: Control) -> str:
@@ -58,6 +55,11 @@ def calls_only(block: Block, control: Control) -> str:
     mark = spoken(block.mark, control)
     again = "" if block.again is None else f" ({literal(block.again) if block.again else ''} block)*"
     return _joined(f"start: block{again}", f"block: {mark} {block.body}", block)
+
+
+def calls_or_json(block: Block, control: Control, schema: Any) -> str:
+    """An answer that is either calls or JSON of a schema."""
+    return calls_only(block, control).replace("start: ", f"start: {json_of(schema, strict=True)} | ", 1)
 
 
 def calls_between_text(block: Block, control: Control) -> str:

@@ -45,7 +45,7 @@ class Mistral:
             body = '"[" call (", " call)* "]"' if several else '"[" call "]"'
             return Block(OPEN, body, [json_call(tool, "arguments") for tool in tools])
         arguments = spoken(ARGUMENTS, control)
-        calls = [f"{literal(tool.name)} {arguments} {json_of(tool.parameters)}" for tool in tools]
+        calls = [f"{literal(tool.name)} {arguments} {json_of(tool.parameters, strict=tool.strict)}" for tool in tools]
         return Block(OPEN, "call", calls, "" if several else None)
 
 

@@ -125,15 +125,18 @@ def _is_text(schema: Any) -> bool:
 def _rule(tool: ToolDef) -> str:
     required = tool.parameters.get("required")
     needed = required if isinstance(required, list) else []
-    parts = [_parameter(key, schema) + ("" if key in needed else "?") for key, schema in _properties(tool).items()]
+    parts = [
+        _parameter(key, schema, tool.strict) + ("" if key in needed else "?")
+        for key, schema in _properties(tool).items()
+    ]
     return " ".join([literal(f"{FUNCTION}{tool.name}>\n"), *parts, literal(FUNCTION_END)])
 
 
-def _parameter(key: str, schema: Any) -> str:
+def _parameter(key: str, schema: Any, strict: bool) -> str:
     end = f"\n{PARAMETER_END}\n"
     head = literal(f"{PARAMETER}{key}>\n")
     if not _is_text(schema):
-        return f"({head} {json_of(schema)} {literal(end)})"
+        return f"({head} {json_of(schema, strict=strict)} {literal(end)})"
     if values := schema.get("enum"):
         return f"({head} ({' | '.join(literal(value) for value in values)}) {literal(end)})"
     return f"({head} bare_text)"
