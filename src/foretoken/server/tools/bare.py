@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from foretoken.server.tools.calls import Calls, attempt
 from foretoken.server.tools.definitions import ToolDef
-from foretoken.server.tools.grammar import Block, json_call
+from foretoken.server.tools.grammar import Block, json_call, json_object
 from foretoken.server.tools.json_text import call_object
 from foretoken.server.tools.marked import read_marked
 from foretoken.server.tools.tape import Steps, Tape, peek, skip_space, take
@@ -55,4 +55,4 @@ def bare_block(tools: Sequence[ToolDef], key: str, again: str | None) -> Block:
     mark = '{"name": '
     quoted = json.dumps(mark)[:-1]
     calls = ['"' + json_call(tool, key).removeprefix(quoted) for tool in tools]
-    return Block(mark, "call", calls, again)
+    return Block(mark, "call", calls, again, objects=[json_object(tool, key) for tool in tools])

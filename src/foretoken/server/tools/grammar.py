@@ -26,6 +26,8 @@ class Block:
     """What comes between two blocks; None is a block that does not come twice."""
     rules: str = ""
     """Further rules that the calls refer to."""
+    objects: Sequence[str] = ()
+    """The calls once more as whole JSON objects, where they are nothing else."""
 
 
 def literal(text: str) -> str:
@@ -50,6 +52,14 @@ def json_call(tool: ToolDef, key: str) -> str:
     return f'{literal(head)} {json_of(tool.parameters, strict=tool.strict)} "}}"'
 
 
+def json_object(tool: ToolDef, key: str) -> str:
+    """The same call as one JSON value."""
+    shared = {name: tool.parameters[name] for name in ("$defs", "definitions") if name in tool.parameters}
+    properties = {"name": {"const": tool.name}, key: tool.parameters}
+    schema = {"type": "object", "properties": properties, "required": ["name", key], "additionalProperties": False}
+    return json_of({**schema, **shared}, strict=tool.strict)
+
+
 def calls_only(block: Block, control: Control) -> str:
     """An answer that is calls and nothing else."""
     mark = spoken(block.mark, control)
@@ -58,8 +68,11 @@ def calls_only(block: Block, control: Control) -> str:
 
 
 def calls_or_json(block: Block, control: Control, schema: Any) -> str:
-    """An answer that is either calls or JSON of a schema."""
-    return calls_only(block, control).replace("start: ", f"start: {json_of(schema, strict=True)} | ", 1)
+    """An answer that is either calls or JSON of a schema; where calls are bare objects too, it is one of these."""
+    answer = json_of(schema, strict=True)
+    if block.objects:
+        return f"%llguidance {{}}\nstart: {' | '.join([answer, *block.objects])}\n"
+    return calls_only(block, control).replace("start: ", f"start: {answer} | ", 1)
 
 
 def calls_between_text(block: Block, control: Control) -> str:
