@@ -86,6 +86,7 @@ export async function health() {
  * @property {number} tokens
  *
  * @typedef {object} ChatEvents
+ * @property {(request: string) => void} [opened]
  * @property {(step: Step | null, tokens: Token[]) => void} [step]
  * @property {(delta: {content?: string, reasoning_content?: string}) => void} [delta]
  * @property {(finish: string, timings: any) => void} [finish]
@@ -97,7 +98,6 @@ export async function health() {
  * @param {Record<string, any>} body
  * @param {ChatEvents} on
  * @param {AbortSignal} signal
- * @returns {Promise<string>} the request's id
  */
 export async function chat(body, on, signal) {
   const whole = { ...body, stream: true, stream_options: { include_usage: true }, return_speculation: true };
@@ -107,6 +107,7 @@ export async function chat(body, on, signal) {
     headers: { "content-type": "application/json", accept: "text/event-stream" },
     signal,
   });
+  on.opened?.(response.headers.get("x-request-id") ?? "");
   for await (const { data } of events(response)) {
     if (data === "[DONE]") break;
     const event = JSON.parse(data);
@@ -117,7 +118,6 @@ export async function chat(body, on, signal) {
     if (choice?.finish_reason) on.finish?.(choice.finish_reason, event.timings);
     if (event.usage) on.usage?.(event.usage);
   }
-  return response.headers.get("x-request-id") ?? "";
 }
 
 /**

@@ -14,8 +14,22 @@ export function h(tag, props, ...children) {
     else if (name === "text") element.textContent = value;
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...present(children));
   return element;
+}
+
+/**
+ * Replace what is in an element; children that are not there are left out.
+ * @param {Element} element
+ * @param {...(Node | string | null | undefined | false)} children
+ */
+export function fill(element, ...children) {
+  element.replaceChildren(...present(children));
+}
+
+/** @param {(Node | string | null | undefined | false)[]} children @returns {(Node | string)[]} */
+function present(children) {
+  return /** @type {(Node | string)[]} */ (children.filter((child) => child || child === ""));
 }
 
 /** @param {string} tag @param {Record<string, any>} [attributes] @param {...Node} children @returns {any} */

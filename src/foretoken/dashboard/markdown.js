@@ -20,6 +20,7 @@ class Trail {
 
   /** Markup only ever leaves characters out, so each line of a text is found again at or after the last one. */
   nodes(/** @type {string} */ text) {
+    /** @type {Node[]} */
     const found = [];
     const lines = text.split("\n");
     lines.forEach((line, number) => {

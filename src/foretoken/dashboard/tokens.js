@@ -1,6 +1,6 @@
 // Tokens on the page: coloured by who said them, with a card that tells more about the one that is pointed at.
 
-import { duration, h, number } from "./dom.js";
+import { duration, fill, h, number } from "./dom.js";
 import { originClass, words } from "./origins.js";
 
 /** @typedef {import("./answer.js").Answer} Answer */
@@ -74,6 +74,7 @@ function chance(logprob) {
 function cardBody(answer, index) {
   const token = answer.tokens[index];
   const step = answer.steps[answer.stepOf[index]];
+  /** @type {Node[]} */
   const rows = [];
   const row = (/** @type {string} */ name, /** @type {string} */ value) =>
     rows.push(h("dt", { text: name }), h("dd", { text: value }));
@@ -113,7 +114,7 @@ export class TokenCard {
   show(answer, target) {
     const index = Number(/** @type {HTMLElement} */ (target).dataset.i);
     if (!answer.tokens[index]) return;
-    this.element.replaceChildren(...cardBody(answer, index).filter(Boolean));
+    fill(this.element, ...cardBody(answer, index));
     this.element.hidden = false;
     const place = target.getClientRects()[0] ?? target.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.element;

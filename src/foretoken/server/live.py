@@ -95,8 +95,8 @@ class Watch:
     async def _tell(self) -> None:
         before: LiveState | None = None
         while True:
-            next_look = time.monotonic() + _EVERY
             seen, before = await self.look(before)
+            next_look = time.monotonic() + _EVERY
             told = line(seen)
             for watcher in self._watchers:
                 watcher.tell(told)
