@@ -7,6 +7,7 @@ states are shared until written.
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foretoken.backend import Place, Snapshot, Span
+from foretoken.backend import Part, Place, Snapshot, Span
 from foretoken.errors import DecodeError
 from foretoken.types import SamplingParams, SeqId, Token
 
@@ -82,6 +83,7 @@ class ToyBackend:
         self.n_rollback = n_rollback
         self.unified = unified
         self.can_shift = not recurrent
+        self.cells_complete = True
         self.n_decodes = 0
         self.fail_next = False
         self._cells: list[_Cell] = []
@@ -182,6 +184,29 @@ class ToyBackend:
         data = bytes(snapshot.data)
         value, length = (self._device[int(data)] if snapshot.place == "device" else data).split()
         self._states[seq] = _State(int(value), int(length))
+
+    def export_size(self, seq: SeqId, part: Part) -> int:
+        return len(self._exported(seq, part))
+
+    def export(self, seq: SeqId, part: Part) -> NDArray[np.uint8]:
+        return np.frombuffer(self._exported(seq, part), np.uint8).copy()
+
+    def _exported(self, seq: SeqId, part: Part) -> bytes:
+        if part == "state":
+            state = self._states.get(seq, _State())
+            return struct.pack("<qq", state.value, state.length) + bytes(100)
+        cells = sorted((cell.position, cell.token) for cell in self._cells if seq in cell.seqs)
+        return struct.pack("<q", self.length(seq)) + b"".join(struct.pack("<ii", *cell) for cell in cells)
+
+    def restore(self, seq: SeqId, cells: NDArray[np.uint8] | None, state: NDArray[np.uint8] | None) -> None:
+        value, length = struct.unpack_from("<qq", state.tobytes()) if state is not None else (0, 0)
+        if cells is not None:
+            assert not self.held(seq), "the sequence must be empty"
+            raw = cells.tobytes()
+            (held,) = struct.unpack_from("<q", raw)
+            length = length if self.recurrent else held
+            self._cells += [_Cell(position, token, {seq}) for position, token in struct.iter_unpack("<ii", raw[8:])]
+        self._states[seq] = _State(value, length)
 
     def held(self, seq: SeqId) -> list[int] | None:
         return [cell.position for cell in self._cells if seq in cell.seqs] if self.attention else None

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from foretoken.types import SamplingParams, SeqId, Token
 
 Place = Literal["device", "host"]
+Part = Literal["cells", "state"]
+"""Of what a sequence holds: its attention cells, or its recurrent state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,13 @@ class Backend(Protocol):
     @property
     def recurrent(self) -> bool: ...
     @property
+    def attention(self) -> bool: ...
+    @property
+    def cells_complete(self) -> bool:
+        """Whether exported cells may be cut: those of a sliding window lack what lies before it."""
+        ...
+
+    @property
     def can_shift(self) -> bool: ...
 
     def decode(self, spans: Sequence[Span]) -> None: ...
@@ -97,6 +106,18 @@ class Backend(Protocol):
 
     def save(self, seq: SeqId, place: Place) -> Snapshot: ...
     def load(self, seq: SeqId, snapshot: Snapshot) -> None: ...
+
+    def export_size(self, seq: SeqId, part: Part) -> int:
+        """Bytes that `export` would need at most."""
+        ...
+
+    def export(self, seq: SeqId, part: Part) -> NDArray[np.uint8]:
+        """A copy of one part on the host, good for any sequence of any context like this one."""
+        ...
+
+    def restore(self, seq: SeqId, cells: NDArray[np.uint8] | None, state: NDArray[np.uint8] | None) -> None:
+        """Let a sequence hold what was exported; without cells it keeps its own, and with them it must be empty."""
+        ...
 
     def held(self, seq: SeqId) -> list[int] | None:
         """Every attention position held for a sequence, duplicates included; None without attention."""

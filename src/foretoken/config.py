@@ -74,6 +74,18 @@ class SpeculationConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """What is kept of prompts and answers when their slot is needed for others."""
+
+    n_host_bytes: int = 0
+    """Of the machine's memory at most; 0 keeps only what slots still hold."""
+    n_checkpoints: int = 32
+    """States kept while reading one prompt at most (models with a recurrent state)."""
+    gap: int = 64
+    """Tokens that are rather read again than kept apart."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
     """What a person may choose; None means that foretoken chooses."""
 
@@ -99,5 +111,6 @@ class EngineConfig:
     max_replay: int = 24
     """Pending tokens beyond which nothing is drafted: a cut would decode all of them again."""
     speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
     check_integrity: bool = False
     """Prove after every step that memory holds what the engine believes (slow: for debugging)."""

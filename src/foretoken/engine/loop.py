@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from foretoken.backend import Backend
+from foretoken.cache.cache import StateCache
 from foretoken.config import EngineConfig
 from foretoken.engine.logprobs import logprobs
 from foretoken.engine.scheduler import Scheduler, Work
@@ -40,14 +41,20 @@ class Loop:
     """Answers sessions in slots, one batch per step; everything happens in the caller's thread."""
 
     def __init__(
-        self, backend: Backend, memory: Memory, pieces: Pieces, speculator: Speculator, config: EngineConfig
+        self,
+        backend: Backend,
+        memory: Memory,
+        pieces: Pieces,
+        speculator: Speculator,
+        config: EngineConfig,
     ) -> None:
         self.backend = backend
         self.memory = memory
         self.pieces = pieces
         self.speculator = speculator
         self.config = config
-        self.scheduler = Scheduler(memory, backend.n_sequences)
+        self.cache = StateCache(memory, config.cache)
+        self.scheduler = Scheduler(memory, backend.n_sequences, self.cache, pieces.end_tokens)
         self.n_decodes = 0
         self.totals = Totals()
         self.width = 0
@@ -75,6 +82,7 @@ class Loop:
         for slot in self.scheduler.admit():
             self._begin(slot)
         self.scheduler.share_prompts()
+        self.scheduler.keep_states()
         work = self._fill()
         if not work:
             return False
@@ -90,6 +98,7 @@ class Loop:
             took = (time.perf_counter() - started) * 1e3
             self.totals.step_ms += took
             self.speculator.stepped(self.width, took, reading)
+            self.cache.thrift.computed(self.width, took, reading)
         except DecodeError as error:
             self._fail(work, error)
         if self.config.check_integrity:
@@ -243,6 +252,7 @@ class Loop:
         self.backend.shift(slot.id, keep + gone, -gone)
         del slot.sequence.tokens[keep : keep + gone]
         slot.sequence.n_cached -= gone
+        slot.sequence.shifted = True
         # Drafters know a sequence only as growing: this is another one.
         self.speculator.end(slot.id)
         self._begin_speculation(slot, session)
@@ -260,17 +270,19 @@ class Loop:
                 session.finish(reason)
 
     def _finish(self, slot: Slot, reason: FinishReason, error: str | None = None) -> None:
-        session, slot.session, slot.leader = slot.session, None, None
+        session, slot.session, slot.follows = slot.session, None, None
         assert session is not None
         session.saved_ms = self.speculator.planner.saved_ms(slot.id)
         session.drafters = self.speculator.end(slot.id)
         session.finish(reason, error)
+        self.scheduler.finished(slot)
 
     def _fail(self, work: Sequence[Work], error: DecodeError) -> None:
         """A batch that could not be computed ends its sessions; what memory holds of them is unknown."""
         log.error("%s", error)
         for part in work:
             self.memory.release(part.slot.id)
+            self.cache.unpin(part.slot.id)
             part.slot.sequence.n_cached = 0
             if part.slot.session is part.session:
                 self._finish(part.slot, "error", str(error))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foretoken.backend import Span
+from foretoken.cache.anchors import message_ends
+from foretoken.cache.cache import Reuse, StateCache
+from foretoken.cache.tree import Match
+from foretoken.engine.sequence import Sequence as Tokens
+from foretoken.engine.sequence import n_shared
 from foretoken.engine.session import Session
-from foretoken.engine.slot import Slot
+from foretoken.engine.slot import Following, Slot
 from foretoken.memory import Memory
 from foretoken.speculation.base import NO_DRAFT, Draft
-from foretoken.types import SeqId
+from foretoken.types import SeqId, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,12 @@ class Work:
 class Scheduler:
     """Keeps the queue and the slots; touches memory only to make a slot ready for a session."""
 
-    def __init__(self, memory: Memory, n_slots: int) -> None:
+    def __init__(self, memory: Memory, n_slots: int, cache: StateCache, end_tokens: frozenset[Token]) -> None:
         self.memory = memory
+        self.cache = cache
         self.slots = [Slot(seq) for seq in range(n_slots)]
         self.queue: deque[Session] = deque()
+        self._end_tokens = end_tokens
         self._clock = 0
 
     @property
@@ -54,63 +61,130 @@ class Scheduler:
         taken = []
         while self.queue and (free := [slot for slot in self.slots if slot.free]):
             session = self.queue.popleft()
-            slot = self._best(free, session)
-            self._prepare(slot, session)
+            slot, reuse = self._choose(free, session)
+            self._prepare(slot, session, reuse)
             taken.append(slot)
         return taken
 
-    def _best(self, free: Sequence[Slot], session: Session) -> Slot:
-        """The slot that saves the most work, then the one unused for longest."""
-        return max(free, key=lambda slot: (self._reusable(slot, session), -slot.last_used))
-
-    def _reusable(self, slot: Slot, session: Session) -> int:
-        """How many tokens of the prompt the slot's memory would still hold after a rewind."""
-        request = session.request
-        if not request.cache_prompt or request.prompt_logprobs is not None or slot.owner != request.owner:
-            return 0
+    def _choose(self, free: Sequence[Slot], session: Session) -> tuple[Slot, Reuse]:
+        """The slot that saves the most work, then the one unused for longest; and what its memory can start from."""
+        if not session.may_reuse:
+            return min(free, key=lambda slot: slot.last_used), Reuse(0)
         # The last token of a prompt is always decoded: its logits are wanted.
-        shared = min(slot.sequence.shared_prefix(session.prompt), len(session.prompt) - 1)
-        if shared <= 0 or shared == slot.sequence.n_cached:
-            return shared
-        return self.memory.reach(slot.id, shared)
+        limit = len(session.prompt) - 1
+        match = self.cache.match(session.request.owner, session.prompt[:limit])
+        options = [(slot, self._own(slot, session, match, limit)) for slot in free]
+        slot, own = max(options, key=lambda option: (option[1].position, -option[0].last_used))
+        other = self.cache.best(match, limit)
+        if own.position >= other.position:
+            return slot, own
+        return min(free, key=lambda slot: slot.last_used), other
 
-    def _prepare(self, slot: Slot, session: Session) -> None:
+    def _own(self, slot: Slot, session: Session, match: Match, limit: int) -> Reuse:
+        """What a slot's own memory can go back to: where it stands, what it protects, or a state kept of its text."""
+        if slot.owner != session.request.owner:
+            return Reuse(0)
+        shared = min(slot.sequence.shared_prefix(session.prompt), limit)
+        if shared <= 0 or shared == slot.sequence.n_cached:
+            return Reuse(shared, slot=slot.id)
+        own = Reuse(self.memory.reach(slot.id, shared), slot=slot.id)
+        kept = self.cache.state_within(match, shared)
+        return own if own.position >= kept.position else replace(kept, slot=slot.id)
+
+    def _prepare(self, slot: Slot, session: Session, reuse: Reuse) -> None:
         self._clock += 1
         slot.last_used = self._clock
-        slot.leader = self._reading_same_prompt(session)
-        slot.sequence.n_cached = self.memory.rewind(slot.id, self._reusable(slot, session))
-        slot.sequence.tokens = list(session.prompt)
-        session.n_cached = slot.sequence.n_cached
-        slot.session = session
-        slot.owner = session.request.owner
+        with self.cache.using(reuse):
+            self._let_go(slot, reuse)
+            if reuse.entries or reuse.slot not in (None, slot.id):
+                n_cached = self.cache.apply(slot.id, reuse)
+            else:
+                n_cached = self.memory.rewind(slot.id, reuse.position)
+        slot.sequence = Tokens(list(session.prompt), n_cached)
+        slot.session, slot.owner, slot.keeps = session, session.request.owner, session.may_reuse
+        session.n_cached = n_cached
+        if slot.keeps:
+            self.cache.pin(slot.id, slot.owner, session.prompt[:n_cached])
+            ends = message_ends(session.prompt, self._end_tokens)
+            session.stops = self.cache.anchors(ends, slot.id, n_cached, len(session.prompt))
+        else:
+            self.cache.unpin(slot.id)
+        self._follow(slot, session)
 
-    def _reading_same_prompt(self, session: Session) -> Slot | None:
+    def _let_go(self, slot: Slot, reuse: Reuse) -> None:
+        """Keep what the slot held, if the next session takes it away."""
+        sequence = slot.sequence
+        stays = reuse.position if reuse.slot == slot.id else 0
+        if slot.keeps and sequence.n_cached - stays >= self.cache.config.gap:
+            self.cache.keep_all(slot.id, slot.owner, sequence.held, others_wait=len(self.active) > 0)
+
+    def finished(self, slot: Slot) -> None:
+        """A slot is free; what it holds can serve others."""
+        if slot.keeps and not slot.sequence.shifted:
+            self.cache.pin(slot.id, slot.owner, slot.sequence.held)
+        else:
+            self.cache.unpin(slot.id)
+
+    def _follow(self, slot: Slot, session: Session) -> None:
+        """Wait for whoever reads the longest part of this prompt anyway, if that is worth waiting for."""
+        slot.follows = None
         if session.scoring:
+            return
+        options = [found for other in self.active if (found := self._common(other, slot, session))]
+        if not options:
+            return
+        slot.follows = max(options, key=lambda following: following.position)
+        if slot.follows.session.request is not session.request:
+            # Where prompts part, others will part too.
+            at = slot.follows.position
+            session.stops = [at, *(stop for stop in session.stops if stop - at >= self.cache.config.gap)]
+
+    def _common(self, other: Slot, slot: Slot, session: Session) -> Following | None:
+        """How far another slot will read the same tokens."""
+        leader = other.session
+        if other is slot or leader is None or not leader.prefilling or other.follows is not None:
             return None
-        for slot in self.active:
-            other = slot.session
-            if other and other.request is session.request and other.prefilling and slot.leader is None:
-                return slot
-        return None
+        limit = min(len(leader.prompt), len(session.prompt)) - 1
+        if leader.request is session.request:
+            return Following(other, leader, limit)
+        if not (session.may_reuse and leader.may_reuse) or other.owner != session.request.owner:
+            return None
+        position = n_shared(leader.prompt, session.prompt, limit)
+        if position < other.sequence.n_cached or position - slot.sequence.n_cached < self.cache.config.gap:
+            return None
+        return Following(other, leader, position)
 
     def share_prompts(self) -> None:
-        """Let followers take over the memory of a leader that has read all of the prompt but its end."""
+        """Let followers take over the memory of a leader that has read as far as their prompts agree."""
         for slot in self.active:
-            leader, session = slot.leader, slot.session
-            if leader is None or session is None:
+            follows, session = slot.follows, slot.session
+            if follows is None or session is None:
                 continue
-            other = leader.session
-            if other is None or other.request is not session.request or not other.prefilling:
-                slot.leader = None
-            elif leader.sequence.n_cached == len(session.prompt) - 1:
-                slot.leader = None
-                if leader.sequence.n_cached > slot.sequence.n_cached:
-                    self.memory.clone(leader.id, slot.id)
-                    session.n_cached = slot.sequence.n_cached = leader.sequence.n_cached
+            leader = follows.slot
+            reading = leader.session is follows.session and follows.session.prefilling
+            if reading and leader.sequence.n_cached < follows.position:
+                continue
+            slot.follows = None
+            # A leader that was cancelled on the way has still read a part.
+            there = reading or leader.session is None
+            if there and slot.sequence.n_cached < leader.sequence.n_cached <= follows.position:
+                self.memory.clone(leader.id, slot.id)
+                session.n_cached = slot.sequence.n_cached = leader.sequence.n_cached
+
+    def keep_states(self) -> None:
+        """Keep the state of every slot that stands where it will be wanted again."""
+        for slot in self.active:
+            session, sequence = slot.session, slot.sequence
+            if session is None or slot.follows is not None:
+                continue
+            while session.stops and session.stops[0] <= sequence.n_cached:
+                if session.stops.pop(0) == sequence.n_cached:
+                    last = not session.stops
+                    self.cache.keep_state(slot.id, slot.owner, sequence.held, must=last)
 
     def fill(self, drafts: Mapping[SeqId, Draft], n_batch: int, n_outputs: int, prefill_chunk: int) -> list[Work]:
         """The next batch: every generating slot first, then as much of the prompts as may be."""
-        ready = [slot for slot in self.active if slot.leader is None]
+        ready = [slot for slot in self.active if slot.follows is None]
         generating = [slot for slot in ready if slot.session and not slot.session.prefilling]
         reading = sorted(
             (slot for slot in ready if slot.session and slot.session.prefilling),
@@ -130,9 +204,12 @@ class Scheduler:
         return filler.work
 
     def _readable(self, slot: Slot) -> int:
-        """Pending tokens a slot may read now: a leader stops before the end until its followers have theirs."""
-        held_back = any(other.leader is slot for other in self.active)
-        return slot.sequence.n_pending - (1 if held_back else 0)
+        """Pending tokens a slot may read now: it stops where its state is to be kept or its followers wait."""
+        stops = [*(slot.session.stops if slot.session else ())]
+        stops += [other.follows.position for other in self.active if other.follows and other.follows.slot is slot]
+        n_cached = slot.sequence.n_cached
+        end = min((stop for stop in stops if stop > n_cached), default=len(slot.sequence.tokens))
+        return min(slot.sequence.n_pending, end - n_cached)
 
     def drop(self, gone: Iterable[Session]) -> None:
         """Take sessions out of the queue."""

@@ -13,6 +13,8 @@ class Sequence:
 
     tokens: list[Token] = field(default_factory=list)
     n_cached: int = 0
+    shifted: bool = False
+    """Whether a part was forgotten in between: what memory holds is then not what these tokens alone would give."""
 
     @property
     def n_pending(self) -> int:
@@ -22,9 +24,19 @@ class Sequence:
         """The next `n` tokens to decode: prompt, replay and plain decoding alike."""
         return self.tokens[self.n_cached : self.n_cached + n]
 
+    @property
+    def held(self) -> list[Token]:
+        """The tokens that memory holds."""
+        return [] if self.shifted else self.tokens[: self.n_cached]
+
     def shared_prefix(self, other: list[Token]) -> int:
         """How many leading tokens that memory holds are also the start of `other`."""
-        limit = min(self.n_cached, len(other))
-        if self.tokens[:limit] == other[:limit]:
-            return limit
-        return next(i for i in range(limit) if self.tokens[i] != other[i])
+        return 0 if self.shifted else n_shared(self.tokens, other, self.n_cached)
+
+
+def n_shared(one: list[Token], other: list[Token], limit: int) -> int:
+    """How many of the first tokens, up to a limit, are the same."""
+    limit = min(limit, len(one), len(other))
+    if one[:limit] == other[:limit]:
+        return limit
+    return next(i for i in range(limit) if one[i] != other[i])

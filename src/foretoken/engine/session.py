@@ -27,6 +27,8 @@ class Session:
     sampler: Sampler | None = None
     fault: str | None = None
     """Why the answer could not go on, if that was the request's own doing."""
+    stops: list[int] = field(default_factory=list)
+    """Positions of the prompt, in order, at which reading stops for a moment so that the state there can be kept."""
     cancelled: bool = False
     n_cached: int = 0
     n_emitted: int = 0
@@ -58,6 +60,11 @@ class Session:
     def scoring(self) -> bool:
         """Whether the prompt's own probabilities are wanted: then every row of it gets logits."""
         return self.prefilling and self.request.prompt_logprobs is not None
+
+    @property
+    def may_reuse(self) -> bool:
+        """Whether what was read before may serve this prompt."""
+        return self.request.cache_prompt and self.request.prompt_logprobs is None
 
     @property
     def n_wanted(self) -> int | None:

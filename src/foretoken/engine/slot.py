@@ -9,6 +9,15 @@ from foretoken.engine.session import Session
 from foretoken.types import SeqId
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Waiting for another slot's session to have read as far as the prompts agree."""
+
+    slot: Slot
+    session: Session
+    position: int
+
+
 @dataclass(eq=False, slots=True)
 class Slot:
     """A sequence of the context, its tokens, and the session using it; the tokens outlive the session."""
@@ -16,11 +25,13 @@ class Slot:
     id: SeqId
     sequence: Sequence = field(default_factory=Sequence)
     session: Session | None = None
-    leader: Slot | None = None
-    """A slot reading the same prompt for another choice: wait for it, then clone its memory."""
+    follows: Following | None = None
+    """Somebody reading the same prompt, or one that begins alike: wait, then clone the memory."""
     last_used: int = 0
     owner: str = ""
     """Whose tokens these are: another owner's session finds the slot empty."""
+    keeps: bool = False
+    """Whether what the slot holds may be kept when the slot is needed for something else."""
 
     @property
     def free(self) -> bool:

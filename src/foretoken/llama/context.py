@@ -10,7 +10,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from foretoken.backend import Place, Sampler, Snapshot, Span
+from foretoken.backend import Part, Place, Sampler, Snapshot, Span
 from foretoken.config import ContextConfig
 from foretoken.errors import ConfigError, ContextError, DecodeError
 from foretoken.llama import library, state
@@ -37,6 +37,10 @@ _FLAGS = {
     "host": llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY,
     "device": llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY | llama_cpp.LLAMA_STATE_SEQ_FLAGS_ON_DEVICE,
 }
+_PARTS: dict[Part, int] = {"cells": 0, "state": llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY}
+"""Without a flag the library copies everything: the cells and, behind them, the state."""
+_HEADER = 8
+"""Bytes before either part: a magic number and the sequence's."""
 _REASONS = {
     1: "no room in the context for the batch",
     2: "aborted",
@@ -71,6 +75,7 @@ class Context:
         self.n_rollback = int(llama_cpp.llama_n_rs_seq(pointer))
         self.unified = config.unified
         self.recurrent = model.recurrent
+        self.attention = model.attention
         self._batch = Batch(self.n_batch, config.n_sequences + config.n_shadows)
 
     @property
@@ -136,6 +141,33 @@ class Context:
         flags = _FLAGS[snapshot.place]
         if llama_cpp.llama_state_seq_set_data_ext(self.pointer, _bytes(data), len(data), seq, flags) == 0:
             raise DecodeError(f"libllama could not restore the state of sequence {seq}")
+
+    @property
+    def cells_complete(self) -> bool:
+        # The library leaves out what a sliding window no longer sees.
+        return int(llama_cpp.llama_model_n_swa(self.model.pointer)) == 0
+
+    def export_size(self, seq: SeqId, part: Part) -> int:
+        return int(llama_cpp.llama_state_seq_get_size_ext(self.pointer, seq, _PARTS[part]))
+
+    def export(self, seq: SeqId, part: Part) -> NDArray[np.uint8]:
+        size = self.export_size(seq, part)
+        data = np.empty(size, np.uint8)
+        if llama_cpp.llama_state_seq_get_data_ext(self.pointer, _bytes(data), size, seq, _PARTS[part]) != size:
+            raise DecodeError(f"libllama could not copy sequence {seq} to the host")
+        if part == "cells" and self.recurrent:
+            # The state comes last, as it does alone, and is kept alone: it is needed at more positions than the cells.
+            data.resize(size - (self.export_size(seq, "state") - _HEADER), refcheck=False)
+        return data
+
+    def restore(self, seq: SeqId, cells: NDArray[np.uint8] | None, state: NDArray[np.uint8] | None) -> None:
+        part: Part = "state" if cells is None else "cells"
+        pieces = [cells] if cells is not None else []
+        if state is not None:
+            pieces.append(state[_HEADER:] if pieces else state)
+        data = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        if llama_cpp.llama_state_seq_set_data_ext(self.pointer, _bytes(data), len(data), seq, _PARTS[part]) == 0:
+            raise DecodeError(f"libllama could not restore sequence {seq}")
 
     def held(self, seq: SeqId) -> list[int] | None:
         if not self.model.attention:

@@ -11,6 +11,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from foretoken.backend import Backend
 from foretoken.errors import IntegrityError
 from foretoken.types import SeqId
@@ -77,11 +80,28 @@ class Memory(ABC):
     def release(self, seq: SeqId) -> None:
         """Forget everything about a sequence."""
         self._remove(seq, 0)
+        self._unprotect(seq)
+
+    def adopt(
+        self, seq: SeqId, position: int, cells: NDArray[np.uint8] | None, state: NDArray[np.uint8] | None
+    ) -> None:
+        """Let a sequence stand at `position`, with a state exported there and cells of its own or of a longer text."""
+        if cells is not None:
+            self.release(seq)
+        self._unprotect(seq)
+        if cells is not None or state is not None:
+            self.backend.restore(seq, cells, state)
+        # Cells beyond the state would become duplicates of what is decoded next.
+        self._remove(seq, position)
 
     def clone(self, source: SeqId, target: SeqId) -> None:
         """Let an idle sequence hold all that another holds."""
         self.release(target)
         self.backend.clone(source, target)
+
+    @abstractmethod
+    def _unprotect(self, seq: SeqId) -> None:
+        """Let go of what `protect` kept, if anything."""
 
     def _remove(self, seq: SeqId, start: int) -> None:
         if not self.backend.remove(seq, start):
@@ -114,8 +134,7 @@ class SnapshotMemory(Memory):
         position = self._protected.get(seq, 0)
         return position if position <= to else 0
 
-    def release(self, seq: SeqId) -> None:
-        super().release(seq)
+    def _unprotect(self, seq: SeqId) -> None:
         if self._protected.pop(seq, None):
             self._forget(seq)
 

@@ -49,6 +49,5 @@ class Ring(Memory):
         # A roll-back is single-use until the next decode.
         self._latest.pop(seq, None)
 
-    def release(self, seq: SeqId) -> None:
-        super().release(seq)
+    def _unprotect(self, seq: SeqId) -> None:
         self._latest.pop(seq, None)

@@ -23,3 +23,6 @@ class Trim(Memory):
 
     def _restore(self, seq: SeqId, position: int) -> None:
         self._remove(seq, position)
+
+    def _unprotect(self, seq: SeqId) -> None:
+        pass

@@ -1,0 +1,66 @@
+"""The law of the state tree over a model whose state is a rolling hash: nothing kept ever changes an answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretoken.config import CacheConfig
+from foretoken.memory import KINDS, Memory, Ring, Trim
+from foretoken.types import Token
+from tests import toy
+from tests.cache.conversations import Conversations, NoThrift, Tally
+from tests.engine.harness import Adversary, ToyPieces, make_loop
+
+END = 0
+
+
+def oracle_for(recurrent: bool, attention: bool) -> object:
+    def oracle(prompt: Sequence[Token], n: int) -> list[Token]:
+        tokens = list(prompt)
+        for _ in range(n):
+            tokens.append(int(toy.expected(tokens, recurrent, attention).argmax()))
+        return tokens[len(prompt) :]
+
+    return oracle
+
+
+def run(kind: type[Memory], seed: int, attention: bool = True, budget: int | None = None, n_rounds: int = 6) -> Tally:
+    rng = random.Random(seed)
+    recurrent = kind is not Trim
+    n_slots = 1 if kind is Ring else rng.randint(1, 3)
+    backend = toy.ToyBackend(
+        n_slots, recurrent=recurrent, attention=attention, n_outputs=64, n_rollback=8 if kind is Ring else 0,
+        unified=rng.random() < 0.5,
+    )  # fmt: skip
+    budget = rng.choice((300, 2000, 6000, 10**6)) if budget is None else budget
+    cache = CacheConfig(budget, n_checkpoints=rng.choice((1, 3, 32)), gap=rng.choice((1, 4)))
+    oracle = oracle_for(recurrent, attention)
+    drafter = Adversary("half-right", seed, backend.n_vocab, oracle)
+    loop = make_loop(backend, kind(backend), ToyPieces(END), [drafter], cache=cache)
+    loop.cache.thrift = NoThrift()
+    return Conversations(loop, oracle, rng, backend.n_vocab, END, backend.n_ctx).run(n_rounds)
+
+
+CASES = [(kind, attention) for kind in KINDS.values() for attention in (True, False) if attention or kind is not Trim]
+
+
+@pytest.mark.parametrize(("kind", "attention"), CASES)
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_answers_are_those_of_a_model_that_keeps_nothing(kind: type[Memory], attention: bool, seed: int) -> None:
+    run(kind, seed, attention)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind is not Ring])
+def test_most_of_what_was_read_is_not_read_again(kind: type[Memory]) -> None:
+    """Reuse really happens: far more than without a tree, and with a large budget nearly everything."""
+    tallies = [run(kind, seed, budget=10**6, n_rounds=12) for seed in range(12)]
+    kept = sum(t.cached for t in tallies) / sum(t.prompted for t in tallies)
+    without = [run(kind, seed, budget=0, n_rounds=12) for seed in range(12)]
+    assert kept > 0.5
+    assert kept > 1.2 * sum(t.cached for t in without) / sum(t.prompted for t in without)
