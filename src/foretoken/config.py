@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,14 @@ MAX_QUEUE = 1024
 def available_cores() -> int:
     """The cores this process may use: more threads than that spin at barriers and crawl."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def total_memory() -> int:
+    """Bytes of memory that this machine, or the container this runs in, has."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
+    with contextlib.suppress(OSError, ValueError):
+        found = min(found, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ class SpeculationConfig:
 class CacheConfig:
     """What is kept of prompts and answers when their slot is needed for others."""
 
-    n_host_bytes: int = 0
+    n_host_bytes: int = field(default_factory=lambda: min(8 << 30, total_memory() // 8))
     """Of the machine's memory at most; 0 keeps only what slots still hold."""
     n_checkpoints: int = 32
     """States kept while reading one prompt at most (models with a recurrent state)."""

@@ -48,10 +48,18 @@ class Assembly:
         )
 
     @property
+    def _trial(self) -> Trial:
+        return next(trial for trial in self.trials if trial.memory == self.memory.name)
+
+    @property
     def memory_cost(self) -> MemoryCost:
         """What taking tokens back was found to cost."""
-        trial = next(trial for trial in self.trials if trial.memory == self.memory.name)
-        return MemoryCost(trial.protect_ms, trial.rewind_ms, replays=self.memory.replays)
+        return MemoryCost(self._trial.protect_ms, self._trial.rewind_ms, replays=self.memory.replays)
+
+    @property
+    def restores(self) -> bool:
+        """Whether states can be kept outside the context."""
+        return self._trial.restores
 
     def close(self) -> None:
         self.context.close()

@@ -88,6 +88,9 @@ class Engine:
             assembly.close()
             raise
         log.info("%s", assembly.describe())
+        if not assembly.restores:
+            log.warning("states of this model cannot be kept outside its slots; prompts are shared within slots only")
+            config = replace(config, cache=replace(config.cache, n_host_bytes=0))
         vocabulary = assembly.model.vocabulary
         loop = Loop(assembly.context, assembly.memory, vocabulary, speculator, config)
         return cls(assembly, loop, host, after_step)

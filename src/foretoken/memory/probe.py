@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretoken.backend import Backend, Span
-from foretoken.errors import ConfigError, ForetokenError, IntegrityError
+from foretoken.errors import ConfigError, DecodeError, ForetokenError, IntegrityError
 from foretoken.memory import KINDS
 from foretoken.memory.base import Memory, Needs
 from foretoken.types import Token
@@ -35,6 +36,8 @@ class Trial:
     exact: bool = False
     protect_ms: float = 0.0
     rewind_ms: float = 0.0
+    restores: bool = False
+    """Whether what was copied to the host and back goes on as if it had never left."""
     reason: str = ""
 
     @property
@@ -89,16 +92,42 @@ def _experiment(backend: Backend, memory: Memory) -> Trial:
         found, spent = _rewound(backend, memory, tokens)
         protect.append(spent[0])
         rewind.append(spent[1])
-    distance = float(np.linalg.norm(found - wanted) / (np.linalg.norm(wanted - wanted.mean()) + 1e-9))
-    works = bool(np.isfinite(found).all()) and distance < _NOISE
+    distance = _distance(found, wanted)
+    works = distance < _NOISE
     return Trial(
         memory.name,
         works=works,
         exact=works and bool((found == wanted).all()),
         protect_ms=statistics.median(protect),
         rewind_ms=statistics.median(rewind),
+        restores=works and _restores(backend, memory, tokens, wanted),
         reason="" if works else f"after a rewind the logits are off by {distance:.0%}",
     )
+
+
+def _distance(found: NDArray[np.float32], wanted: NDArray[np.float32]) -> float:
+    """How far logits are from those wanted, against their spread."""
+    if not np.isfinite(found).all():
+        return math.inf
+    return float(np.linalg.norm(found - wanted) / (np.linalg.norm(wanted - wanted.mean()) + 1e-9))
+
+
+def _restores(backend: Backend, memory: Memory, tokens: Sequence[Token], wanted: NDArray[np.float32]) -> bool:
+    """Copy out a state and, further on, the cells; forget everything; copy both in and go on from the state."""
+    memory.release(0)
+    _decode(backend, tokens, 0, _PROMPT)
+    try:
+        state = backend.export(0, "state") if backend.recurrent else None
+        if backend.cells_complete:
+            _decode(backend, tokens, _PROMPT, _PROMPT + _DRAFT)
+        cells = backend.export(0, "cells") if backend.attention else None
+        memory.release(0)
+        memory.adopt(0, _PROMPT, cells, state)
+        last = _decode(backend, tokens, _PROMPT, len(tokens))
+    except (DecodeError, IntegrityError):
+        memory.release(0)
+        return False
+    return _distance(backend.logits(last), wanted) < _NOISE
 
 
 def _fresh(backend: Backend, memory: Memory, tokens: Sequence[Token]) -> NDArray[np.float32]:

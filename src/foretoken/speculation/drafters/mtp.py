@@ -68,7 +68,12 @@ class MtpDrafter:
         self._readings: dict[SeqId, _Reading] = {}
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
-        """Nothing to do: positions that are decoded again are read again."""
+        """Forget what the slot read of another text: its memory may have been filled from elsewhere since."""
+        if reading := self._readings.get(seq):
+            pairs = enumerate(zip(reading.tokens, prompt, strict=False))
+            same = next((i for i, (a, b) in pairs if a != b), min(len(reading.tokens), len(prompt)))
+            del reading.tokens[same:]
+            reading.n_done = min(reading.n_done, same)
 
     def read(self, spans: Sequence[Span]) -> None:
         """Remember the hidden states of a batch; rows of a cut draft are overwritten by what follows it."""
