@@ -97,6 +97,7 @@ class Loop:
                 self._settle(part)
             took = (time.perf_counter() - started) * 1e3
             self.totals.step_ms += took
+            self.totals.slots += len(work)
             self.speculator.stepped(self.width, took, reading)
             self.cache.thrift.computed(self.width, took, reading)
         except DecodeError as error:

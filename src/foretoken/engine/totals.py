@@ -10,6 +10,8 @@ class Totals:
     """Counters over all answers; they only ever grow."""
 
     step_ms: float = 0.0
+    slots: int = 0
+    """Slots that took part in the steps, all added up."""
     read: int = 0
     """Prompt tokens decoded."""
     emitted: int = 0

@@ -76,9 +76,17 @@ class Model:
         """What a person would call this model: its architecture, size and quantisation."""
         size = self.n_parameters
         rounded = f"{size / 1e9:.1f}B" if size >= 1e9 else f"{size / 1e6:.0f}M"
+        return f"{self.metadata('general.name') or self.path.stem} ({self.architecture} {rounded} {self.quantisation})"
+
+    @property
+    def quantisation(self) -> str:
         kind = llama_cpp.llama_ftype_name(llama_cpp.llama_model_ftype(self.pointer)) or b""
-        quantisation = kind.decode().split(" - ")[-1]
-        return f"{self.metadata('general.name') or self.path.stem} ({self.architecture} {rounded} {quantisation})"
+        return str(kind.decode().split(" - ")[-1])
+
+    @property
+    def vocabulary_type(self) -> int:
+        """The kind of tokenizer, by llama.cpp's number."""
+        return int(llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(self.pointer)))
 
     @property
     def architecture(self) -> str:

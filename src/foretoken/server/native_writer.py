@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from foretoken.server.errors import ApiError
+from foretoken.server.generation_settings import settings_body
 from foretoken.server.native_bodies import NativeBody
 from foretoken.server.service import Service
 from foretoken.server.shapes import Choice, probabilities, speculation_body, timings
-from foretoken.types import Event, Finish, Request, SamplingParams, TokenInfo
+from foretoken.types import Event, Finish, Request, TokenInfo
 
 _STOP_TYPES = {"length": "limit", "context": "limit", "time": "limit", "cancelled": "none", "error": "none"}
 
@@ -72,7 +72,7 @@ class NativeWriter:
             "model": self._service.model_name,
             "tokens_predicted": usage.completion_tokens,
             "tokens_evaluated": usage.prompt_tokens,
-            "generation_settings": settings_body(request, self._service.properties.n_ctx),
+            "generation_settings": settings_body(request, self._service.properties.n_ctx, stream=streamed),
             "prompt": self._service.prompt_text(request),
             "has_new_line": "\n" in choice.text,
             "truncated": finish.reason == "context",
@@ -111,31 +111,3 @@ def _stop_type(finish: Finish) -> str:
     if finish.reason == "stop":
         return "eos" if finish.stop is None else "word"
     return _STOP_TYPES[finish.reason]
-
-
-def settings_body(request: Request, n_ctx: int) -> dict[str, Any]:
-    """What a request asked for, under llama.cpp's names."""
-    speculation = request.speculation
-    return {
-        **sampling_body(request.sampling),
-        "n_ctx": n_ctx,
-        "n_predict": -1 if request.max_tokens is None else request.max_tokens,
-        "max_tokens": -1 if request.max_tokens is None else request.max_tokens,
-        "n_keep": request.n_keep,
-        "n_probs": request.logprobs or 0,
-        "stop": list(request.stop),
-        "ignore_eos": request.ignore_eos,
-        "speculative.type": "auto" if speculation.drafters is None else ",".join(speculation.drafters) or "none",
-        "speculative.n_max": speculation.n_max,
-        "speculative.n_min": speculation.n_min,
-        "speculative.p_min": speculation.p_min,
-    }
-
-
-def sampling_body(params: SamplingParams) -> dict[str, Any]:
-    """Sampling parameters under llama.cpp's names."""
-    found = asdict(params)
-    banned, biases = found.pop("banned"), found.pop("logit_bias")
-    found["seed"] = 2**32 - 1 if params.seed is None else params.seed
-    found["logit_bias"] = [*([token, bias] for token, bias in biases.items()), *([t, False] for t in banned)]
-    return found

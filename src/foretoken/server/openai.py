@@ -19,6 +19,7 @@ from foretoken.server.openai_writers import ChatWriter, CompletionWriter
 from foretoken.server.prompts import prompt_tokens, split_prompts
 from foretoken.server.respond import record_of, respond
 from foretoken.server.service import Service
+from foretoken.server.sse import JsonAnswer
 from foretoken.server.turn import prepare
 from foretoken.types import Token
 
@@ -34,7 +35,8 @@ def router(service: Service) -> APIRouter:
     @routes.get("/models", include_in_schema=False)
     @routes.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [_model(service, started)] if service.loaded else []}
+        found = [_model(service, started)] if service.loaded else []
+        return {"object": "list", "data": found, "models": [_listed(one) for one in found]}
 
     @routes.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
@@ -47,6 +49,13 @@ def router(service: Service) -> APIRouter:
     @bodies.post("/v1/chat/completions", openapi_extra=described(ChatBody))
     async def chat_completions(http: HttpRequest) -> Response:
         return await _chat(service, http)
+
+    @bodies.post("/v1/chat/completions/input_tokens", openapi_extra=described(ChatBody))
+    async def count_tokens(http: HttpRequest) -> Response:
+        body = await read_body(http, service, ChatBody)
+        body.check()
+        turn = await prepare(service, body, record_of(http).owner)
+        return JsonAnswer({"object": "response.input_tokens", "input_tokens": len(turn.request.prompt)})
 
     @bodies.post("/v1/completions", openapi_extra=described(CompletionBody))
     async def completions(http: HttpRequest) -> Response:
@@ -64,15 +73,28 @@ def _model(service: Service, started: int) -> dict[str, Any]:
         "created": started,
         "owned_by": "foretoken",
         "aliases": [Path(properties.model_path).stem],
+        "tags": [],
         "meta": {
+            "vocab_type": properties.vocabulary_type,
             "n_vocab": properties.n_vocab,
             "n_ctx": properties.n_ctx,
             "n_ctx_train": properties.n_ctx_train,
             "n_embd": int(properties.metadata.get("embedding_length", "0")),
             "n_params": properties.n_parameters,
             "size": properties.n_bytes,
+            "ftype": properties.quantisation,
         },
     }
+
+
+def _listed(model: dict[str, Any]) -> dict[str, Any]:
+    """The same in the words of Ollama's clients, as llama.cpp's server lists it beside OpenAI's."""
+    return {
+        "name": model["id"], "model": model["id"], "modified_at": "", "size": "", "digest": "", "type": "model",
+        "description": "", "tags": [""], "capabilities": ["completion"], "parameters": "",
+        "details": {"parent_model": "", "format": "gguf", "family": "", "families": [""], "parameter_size": "",
+                    "quantization_level": model["meta"]["ftype"]},
+    }  # fmt: skip
 
 
 async def _chat(service: Service, http: HttpRequest) -> Response:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from foretoken.server.bodies import Bodies
 from foretoken.server.details import step_body, tokens_body
 from foretoken.server.errors import ApiError
-from foretoken.server.native_writer import settings_body
+from foretoken.server.generation_settings import settings_body
 from foretoken.server.page import shell, wants_page
 from foretoken.server.requests_kept import KeptRequest
 from foretoken.server.respond import record_of

@@ -18,7 +18,7 @@ _PLAIN = [
 ]
 _RANDOM_SEED = 2**32 - 1
 
-_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
+ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 _ALIASES = {"typical_p": "typ_p", "temp": "temperature", "top-k": "top_k", "top-p": "top_p", "min-p": "min_p"}
 _OFF: dict[str, dict[str, Any]] = {
     "penalties": {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
@@ -58,10 +58,10 @@ def _switched_off(names: Sequence[str], params: SamplingParams) -> dict[str, Any
     listed = [name for name in known if name != "infill"]
     for name in listed:
         if name not in _OFF:
-            raise InvalidRequest(f"samplers: {name!r} is not a sampler; there are {', '.join(_ORDER)}")
-    if listed != [name for name in _ORDER if name in listed]:
-        raise InvalidRequest(f"samplers: only this order is supported: {', '.join(_ORDER)}")
-    off = {key: value for name in _ORDER if name not in listed for key, value in _OFF[name].items()}
+            raise InvalidRequest(f"samplers: {name!r} is not a sampler; there are {', '.join(ORDER)}")
+    if listed != [name for name in ORDER if name in listed]:
+        raise InvalidRequest(f"samplers: only this order is supported: {', '.join(ORDER)}")
+    off = {key: value for name in ORDER if name not in listed for key, value in _OFF[name].items()}
     if params.greedy:
         off.pop("temperature", None)
     return off

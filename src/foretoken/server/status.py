@@ -9,9 +9,10 @@ from starlette.responses import Response
 
 from foretoken.server.bodies import Bodies
 from foretoken.server.errors import ApiError
-from foretoken.server.native_writer import settings_body
+from foretoken.server.generation_settings import public_settings
 from foretoken.server.service import Service
 from foretoken.server.sse import JsonAnswer
+from foretoken.server.template_caps import template_caps
 from foretoken.types import Request
 from foretoken.worker.messages import SlotState
 
@@ -37,6 +38,14 @@ def router(service: Service) -> APIRouter:
         if fail_on_no_slot and not any(state.request is None for state in states):
             raise ApiError(503, "no slot available", retry_after=1)
         return [_slot(service, state) for state in states]
+
+    @routes.get("/lora-adapters", include_in_schema=False)
+    async def adapters() -> list[Any]:
+        return []
+
+    @routes.post("/slots/{number}", include_in_schema=False)
+    async def slot_action(number: int) -> Response:
+        raise ApiError(501, "slots are not saved, restored or erased by hand: prompts are kept and found by themselves")
 
     @routes.get("/metrics")
     async def metrics() -> Response:
@@ -67,13 +76,22 @@ def _props(service: Service) -> dict[str, Any]:
     return {
         "default_generation_settings": {
             "n_ctx": properties.n_ctx,
-            "params": settings_body(blank, properties.n_ctx),
+            "params": public_settings(blank, properties.n_ctx),
         },
         "total_slots": properties.n_slots,
         "model_alias": service.model_name,
         "model_path": properties.model_path,
-        "modalities": {"vision": False, "audio": False},
+        "model_ftype": properties.quantisation,
+        "modalities": {"vision": False, "video": False, "audio": False},
+        "media_marker": "",
+        "endpoint_slots": True,
+        "endpoint_props": False,
+        "endpoint_metrics": True,
+        "ui": settings.page,
+        "ui_settings": {},
+        "cors_proxy_enabled": False,
         "chat_template": service.template.source,
+        "chat_template_caps": template_caps(service.template),
         "bos_token": _name(service, service.vocabulary.bos),
         "eos_token": _name(service, service.vocabulary.eos),
         "build_info": properties.library,
@@ -89,19 +107,26 @@ def _name(service: Service, token: int | None) -> str:
 
 def _slot(service: Service, state: SlotState) -> dict[str, Any]:
     busy = state.request is not None
+    ticket = service.worker.ticket(state.request)
+    n_read = max(0, min(state.n_cached, state.n_prompt) - state.n_reused)
     return {
         "id": state.id,
-        "id_task": state.request if busy else -1,
+        "id_task": ticket.number if ticket else -1,
         "n_ctx": state.n_ctx,
         "speculative": bool(service.properties.drafters),
         "is_processing": busy,
         "n_tokens": state.n_tokens,
         "n_cached": state.n_cached,
         "n_prompt_tokens": state.n_prompt,
+        "n_prompt_tokens_processed": n_read,
+        "n_prompt_tokens_cache": state.n_reused,
         "is_reading_prompt": state.prefilling,
-        "next_token": {
-            "has_next_token": busy,
-            "n_remain": -1 if state.n_wanted is None else state.n_wanted,
-            "n_decoded": state.n_emitted,
-        },
+        "params": public_settings(ticket.request, state.n_ctx) if ticket else {},
+        "next_token": [
+            {
+                "has_next_token": busy,
+                "n_remain": -1 if state.n_wanted is None else state.n_wanted,
+                "n_decoded": state.n_emitted,
+            }
+        ],
     }

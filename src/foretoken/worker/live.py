@@ -53,6 +53,7 @@ def _slot(slot: Slot, n_ctx: int) -> SlotState:
         session.n_emitted,
         session.n_wanted,
         session.prefilling,
+        session.n_cached,
     )
 
 

@@ -32,6 +32,8 @@ class Properties(msgspec.Struct, frozen=True):
     n_vocab: int
     n_parameters: int
     n_bytes: int
+    quantisation: str
+    vocabulary_type: int
     drafters: tuple[str, ...]
     metadata: dict[str, str]
     chat_template: str | None = None
@@ -50,6 +52,8 @@ class SlotState(msgspec.Struct, frozen=True):
     n_emitted: int = 0
     n_wanted: int | None = None
     prefilling: bool = False
+    n_reused: int = 0
+    """Tokens of the prompt that were there before it was read."""
 
 
 class DrafterState(msgspec.Struct, frozen=True):
@@ -182,6 +186,8 @@ class Slots(msgspec.Struct, frozen=True, tag=True):
     slots: tuple[SlotState, ...]
     n_decodes: int
     """Batches computed since this worker started."""
+    n_busy: int
+    """Slots that these batches served, all added up."""
 
 
 class Live(msgspec.Struct, frozen=True, tag=True):

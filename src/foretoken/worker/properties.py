@@ -36,6 +36,8 @@ def properties_of(engine: Engine) -> Properties:
         n_vocab=engine.vocabulary.n_tokens,
         n_parameters=model.n_parameters,
         n_bytes=model.n_bytes,
+        quantisation=model.quantisation,
+        vocabulary_type=model.vocabulary_type,
         drafters=tuple(engine.call(lambda loop: list(loop.speculator.statistics))),
         metadata={**found, "embedding_length": embedding or "0"},
         chat_template=model.chat_template,

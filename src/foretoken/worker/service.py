@@ -70,7 +70,8 @@ class Service:
                 self._cancel(name)
             for order in orders:
                 if isinstance(order, messages.AskSlots):
-                    self._reporter.send(messages.Slots(order.number, tuple(slot_states(loop)), loop.n_decodes))
+                    states = tuple(slot_states(loop))
+                    self._reporter.send(messages.Slots(order.number, states, loop.n_decodes, loop.totals.slots))
                 elif isinstance(order, messages.AskLive):
                     state = live_state(loop, time.monotonic() - self._started)
                     self._reporter.send(messages.Live(order.number, state))

@@ -41,6 +41,8 @@ class Supervisor:
         self.n_restarts = 0
         self.n_decodes = 0
         """Batches computed by this worker, as of the last look at its slots."""
+        self.n_busy = 0
+        """Slots that these batches served, all added up."""
         # The line is kept here: inside, whatever was handed over is always accepted.
         self._config = replace(config, max_queue=max(config.max_queue, _MAX_INSIDE))
         self._patience = patience
@@ -115,6 +117,10 @@ class Supervisor:
         ticket.cancelled = True
         if not self._line.leave(ticket) and ticket.request.id in self._line.inside and self._process:
             self._process.send(messages.Cancel(ticket.request.id))
+
+    def ticket(self, name: str | None) -> Ticket | None:
+        """A request that the worker has, by its id."""
+        return self._line.inside.get(name) if name is not None else None
 
     async def slots(self) -> tuple[SlotState, ...]:
         """What every slot is doing; empty while there is no worker."""
@@ -260,12 +266,18 @@ class Supervisor:
 
     def _take(self, report: Report) -> None:
         if isinstance(report, messages.Slots | messages.Live):
-            self.n_decodes = report.n_decodes if isinstance(report, messages.Slots) else report.state.n_decodes
+            self._count(report)
             self._seen[messages.AskSlots if isinstance(report, messages.Slots) else messages.AskLive] = report
             if (asked := self._asked.get(report.number)) and not asked.done():
                 asked.set_result(report)
         elif isinstance(report, Said | Ended | messages.Invalid) and (ticket := self._line.inside.get(report.id)):
             self._deliver(ticket, report)
+
+    def _count(self, report: messages.Slots | messages.Live) -> None:
+        if isinstance(report, messages.Slots):
+            self.n_decodes, self.n_busy = report.n_decodes, report.n_busy
+        else:
+            self.n_decodes, self.n_busy = report.state.n_decodes, int(report.state.totals["slots"])
 
     def _deliver(self, ticket: Ticket, report: Said | Ended | messages.Invalid) -> None:
         event: Chunk | Finish | Exception

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 
 from foretoken.errors import QueueFull
 from foretoken.types import Event, Request
@@ -20,6 +21,7 @@ class Ticket:
 
     request: Request
     deliver: Callable[[Event | Exception], None]
+    number: int = field(default_factory=count(1).__next__)
     since: float = field(default_factory=time.monotonic)
     sent: float | None = None
     remaining: set[int] = field(init=False)
