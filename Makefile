@@ -33,8 +33,8 @@ serve: $(VENV)/installed  ## the embedded model, or make serve MODEL=file.gguf A
 test: $(VENV)/installed  ## all tests
 	$(BIN)/python -m pytest
 
-test-slow: $(VENV)/installed  ## 10,000 malformed bodies, the OpenAPI fuzz, 1,000 clients
-	FORETOKEN_SLOW=1 $(BIN)/python -m pytest tests/server/test_fuzz.py tests/server/test_load.py
+test-slow: $(VENV)/installed  ## 10,000 malformed bodies, the OpenAPI fuzz, 1,000 clients, 1,000 schemas
+	FORETOKEN_SLOW=1 $(BIN)/python -m pytest tests/server/test_fuzz.py tests/server/test_load.py tests/grammar
 
 lint: $(VENV)/installed  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -2,10 +2,21 @@
 
 from foretoken.engine.engine import Engine
 from foretoken.errors import ForetokenError
-from foretoken.types import Chunk, Event, Finish, Request, SamplingParams, SpeculationParams, TokenInfo, Usage
+from foretoken.types import (
+    Chunk,
+    Constraint,
+    Event,
+    Finish,
+    Request,
+    SamplingParams,
+    SpeculationParams,
+    TokenInfo,
+    Usage,
+)
 
 __all__ = [
     "Chunk",
+    "Constraint",
     "Engine",
     "Event",
     "Finish",

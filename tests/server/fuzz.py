@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from foretoken.server.native_bodies import (
     TokenizeBody,
 )
 from foretoken.server.responses.bodies import ResponsesBody
+from tests.grammar.schemas import random_schema
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 ENDPOINTS: dict[str, tuple[type[Any], dict[str, Any]]] = {
@@ -75,3 +77,42 @@ def cases(draw: st.DrawFn) -> tuple[str, bytes]:
         at = draw(st.integers(0, len(data)))
         data = data[:at] + draw(st.binary(max_size=4)) + data[at + draw(st.integers(0, 4)) :]
     return path, data
+
+
+GRAMMARS = [
+    'root ::= "a" [b-d]{2,4} | x\nx ::= "y"+ root?\n',
+    "[a-c]{2,5}(x|y)*",
+    'start: "a" /[0-9]+/ %json {"type": "null"}',
+]
+
+
+@st.composite
+def constraints(draw: st.DrawFn) -> tuple[str, bytes]:
+    """An endpoint and a body with a schema or grammar in it that was right before something happened to it."""
+    path = draw(st.sampled_from(["/v1/chat/completions", "/v1/completions", "/completion", "/v1/messages"]))
+    schema = _spoilt(draw, random_schema(Random(draw(st.integers(0, 2**32)))))
+    fields: list[dict[str, Any]] = [
+        {"json_schema": schema},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}},
+        {"output_config": {"format": {"type": "json_schema", "schema": schema}}},
+        *({name: _torn(draw, text)} for name, text in zip(("grammar", "regex", "lark"), GRAMMARS, strict=True)),
+    ]
+    return path, json.dumps({**ENDPOINTS[path][1], **draw(st.sampled_from(fields))}).encode()
+
+
+def _spoilt(draw: st.DrawFn, node: Any) -> Any:
+    """The same with, mostly, one part of it exchanged."""
+    if draw(st.integers(0, 7)) == 0:
+        return draw(VALUES)
+    if isinstance(node, dict) and node:
+        name = draw(st.sampled_from(sorted(node)))
+        return {**node, name: _spoilt(draw, node[name])}
+    if isinstance(node, list) and node:
+        return [_spoilt(draw, node[0]), *node[1:]]
+    return node
+
+
+def _torn(draw: st.DrawFn, text: str) -> str:
+    at = draw(st.integers(0, len(text)))
+    return text[:at] + draw(st.text(max_size=3)) + text[at + draw(st.integers(0, 3)) :]

@@ -180,6 +180,13 @@ def test_what_cannot_be_used_is_refused_with_the_reason(
     assert len(answer.json()["error"]["message"]) < 800
 
 
+def test_a_schema_that_proves_too_complex_is_the_callers_mistake(http: httpx.Client) -> None:
+    wide = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(1500)}, "required": ["p1499"]}
+    answer = http.post("/v1/chat/completions", json={"messages": MESSAGES, "json_schema": wide})
+    assert answer.status_code == 400, answer.text
+    assert "max is" in answer.json()["error"]["message"]
+
+
 def test_a_schema_that_is_not_strict_is_kept_to_as_far_as_can_be(client: openai.OpenAI) -> None:
     lax: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, 2], "not": {"const": 3}}}}
     assert ask(client, response_format=lax, max_tokens=8).choices[0].message.content in ("1", "2")

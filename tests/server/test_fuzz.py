@@ -6,13 +6,14 @@ FORETOKEN_SLOW=1 runs 10,000 cases instead of some.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import SearchStrategy
 
 from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.engine import Engine
@@ -21,7 +22,7 @@ from foretoken.server.service import Service
 from foretoken.server.settings import ServerSettings
 from foretoken.types import Request, SamplingParams
 from foretoken.worker.supervisor import Supervisor
-from tests.server.fuzz import cases
+from tests.server.fuzz import cases, constraints
 from tests.server.running import RunningServer, running, wait_until
 
 SLOW = bool(os.environ.get("FORETOKEN_SLOW"))
@@ -32,6 +33,7 @@ QUIET = {
     "database": None,
 }
 SECONDS = 10.0
+Case = tuple[str, bytes]
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +52,13 @@ def right_afterwards(server: RunningServer, engine: Engine) -> None:
 
 
 @pytest.mark.timeout(3600 if SLOW else 120)
-def test_malformed_bodies(victim: RunningServer, engine: Engine) -> None:
+@pytest.mark.parametrize("strategy", [cases, constraints], ids=["bodies", "constraints"])
+def test_malformed(victim: RunningServer, engine: Engine, strategy: Callable[[], SearchStrategy[Case]]) -> None:
     with httpx.Client(base_url=victim.url, timeout=SECONDS) as http:
 
         @settings(max_examples=10_000 if SLOW else 200, **QUIET)  # type: ignore[arg-type]
-        @given(cases())
-        def check(case: tuple[str, bytes]) -> None:
+        @given(strategy())
+        def check(case: Case) -> None:
             path, body = case
             answer = http.post(path, content=body)
             assert answer.status_code < 500, f"{path} {body!r}: {answer.text}"

@@ -70,6 +70,7 @@ def test_files_stay_small() -> None:
 def test_public_names() -> None:
     assert sorted(foretoken.__all__) == [
         "Chunk",
+        "Constraint",
         "Engine",
         "Event",
         "Finish",
