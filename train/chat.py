@@ -1,5 +1,6 @@
 """ChatML as the shipped chat template writes it: training text and served prompts come from the same file."""
 
+import difflib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,12 +35,14 @@ def render(messages: list[Message], tools: list[Any] | None = None, ask: bool = 
 
 @dataclass(slots=True)
 class Dialogue:
-    """A conversation whose assistant turns are answers to learn; `focus` holds the parts that decide them."""
+    """A conversation whose assistant turns are answers to learn; `focus` holds the texts that they edit."""
 
     kind: str
     messages: list[Message] = field(default_factory=list)
     tools: list[Any] | None = None
     focus: list[str | None] = field(default_factory=list)
+    guessed: bool = False  # nothing in the question decides the answers: they count like plain text
+    noise: bool = False  # the question is made up: nothing is learned from it
 
     def user(self, text: str) -> None:
         """Add a user turn."""
@@ -69,24 +72,43 @@ class Dialogue:
         for answer, given in zip(answers, self.focus, strict=True):
             start = text.index(OPENING + answer, start) + len(OPENING)
             end = start + len(answer)
-            whole.append((start, end))
-            focus += [(start + a, start + b) for a, b in changed_spans(answer, given)] + [
-                (end, end + len(END))
-            ]
+            if not self.guessed:
+                whole.append((start, end))
+                focus += [(start + a, start + b) for a, b in changed_spans(answer, given)]
+            focus.append((end, end + len(END)))
             start = end
         return text, whole, focus
 
 
+def changed_lines(old: list[str], new: list[str]) -> set[int]:
+    """Lines that are new, and those that follow a gap, to the first that is not blank."""
+    changed: set[int] = set()
+    for tag, _, _, begin, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        changed.update(range(begin, end))
+        while end < len(new):
+            changed.add(end)
+            if new[end].strip():
+                break
+            end += 1
+    return changed
+
+
 def changed_spans(answer: str, given: str | None) -> list[tuple[int, int]]:
-    """Ranges of the answer's lines that are new or follow another line than they did in the given text."""
+    """Ranges of the answer's lines that are new or go on behind something that was left out."""
     if given is None:
         return [(0, len(answer))]
+    lines = answer.split("\n")
+    fence = [line for line in lines if line.startswith("```")]
     old = given.split("\n")
-    pairs = set(zip(["```", *old], [*old, "```"], strict=True))
-    spans, start, before = [], 0, "```"
-    for line in answer.split("\n"):
-        fence = line.startswith("```")
-        if (before, "```" if fence else line) not in pairs and not (fence and start == 0):
+    if fence and not given.startswith("```"):
+        old = [fence[0], *old, fence[-1]]
+    if old == lines:
+        return []
+    changed, spans, start = changed_lines(old, lines), [], 0
+    for i, line in enumerate(lines):
+        if i in changed:
             spans.append((start, start + len(line) + 1))
-        before, start = "```" if fence else line, start + len(line) + 1
+        start += len(line) + 1
     return spans

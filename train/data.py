@@ -86,7 +86,7 @@ class Batches:
         self.batch, self.device = batch, device
         self.n_dialogue = round(batch * dialogue_share)
         answer, focus = weights
-        self.weights = torch.tensor([1.0, answer, focus, focus], device=device)  # by the two marks of a token
+        self.weights = torch.tensor([1.0, answer, focus, 0.0], device=device)  # by the two marks of a token
 
     def refresh(self) -> None:
         """Look for new shards of both kinds."""

@@ -6,7 +6,7 @@ import re
 
 from edits import Edit
 from python_edits import HEADER
-from snippets import DEFINITIONS, dedent, extent, parse
+from snippets import C_FUNCTION, DEFINITIONS, dedent, extent, parse
 from words import TYPES, request
 
 
@@ -51,6 +51,44 @@ def delete(code: str, rng: random.Random) -> Edit | None:
         else "function"
     )
     return Edit("delete", request(rng, DELETE, what=what, name=name), code, "\n".join(before + after))
+
+
+def delete_method(code: str, rng: random.Random) -> Edit | None:
+    """Delete one of several methods of one class among other things."""
+    tree, lines = parse(code), code.split("\n")
+    if tree is None:
+        return None
+    places = []
+    for owner in (n for n in tree.body if isinstance(n, ast.ClassDef)):
+        methods = [m for m in owner.body if isinstance(m, DEFINITIONS)]
+        if len(owner.body) > 1:
+            places += [(owner.name, m.name, *extent(m)) for m in methods]
+    names = re.findall(r"\bdef (\w+)", code)
+    places = [p for p in places if names.count(p[1]) == 1]
+    if not places:
+        return None
+    owner_name, name, a, b = rng.choice(places)
+    before, after = lines[:a], lines[b:]
+    following = next((line for line in after if line.strip()), "")
+    if following[:1] in ("", " "):
+        after = after[next((i for i, line in enumerate(after) if line.strip()), len(after)) :]
+    while before and not before[-1].strip() and (not after or not after[0].strip()):
+        before.pop()  # it was the last of its class
+    templates = (*DELETE, "Delete the method {name} of {owner}.", "Remove `{owner}.{name}`.")
+    instruction = request(rng, templates, what="method", name=name, owner=owner_name)
+    return Edit("delete", instruction, code, "\n".join(before + after))
+
+
+def delete_function(code: str, rng: random.Random) -> Edit | None:
+    """Delete one of several C functions."""
+    found = [(m, n) for m in C_FUNCTION.finditer(code + "\n") if (n := re.search(r"(\w+)\s*\(", m.group()))]
+    if len(found) < 2:
+        return None
+    match, name = rng.choice(found)
+    after = (code[: match.start()] + code[match.end() :].lstrip("\n")).rstrip("\n")
+    if len(re.findall(rf"\b{name.group(1)}\b", after)) > 3 or not after.strip():
+        return None
+    return Edit("delete", request(rng, DELETE, what="function", name=name.group(1)), code, after)
 
 
 EXTRACT = (

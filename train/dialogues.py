@@ -11,7 +11,8 @@ import python_edits
 from chat import Dialogue
 from edits import Edit, Editor
 from handmade import handmade
-from snippets import Snippet, parse, snippets, windows
+from noise import disturbed, renamed, small_module
+from snippets import LONGEST, Snippet, parse, snippets, windows
 from structured import extraction, json_edit
 from tool_calls import tool_call
 from words import SYSTEMS, is_imperative, lower_first
@@ -19,13 +20,13 @@ from words import SYSTEMS, is_imperative, lower_first
 PYTHON: list[tuple[Editor, float]] = [
     (edits.repeat, 6), (edits.rename, 18), (edits.constant, 26), (edits.string, 6), (edits.insert_line, 5),
     (edits.remove_line, 5), (edits.comment, 2), (bugs.fix, 16), (python_edits.add_parameter, 11),
-    (python_edits.remove_parameter, 10), (python_edits.docstring, 10), (python_edits.document, 5),
-    (definitions.delete, 24), (definitions.rearrange, 5), (definitions.signature, 8),
-    (definitions.add_import, 3),
+    (python_edits.remove_parameter, 10), (python_edits.docstring, 10), (python_edits.document, 3),
+    (definitions.delete, 34), (definitions.delete_method, 14), (definitions.rearrange, 5),
+    (definitions.signature, 8), (definitions.add_import, 3),
 ]  # fmt: skip
 BRACED: list[tuple[Editor, float]] = [
     (edits.repeat, 8), (edits.rename, 16), (edits.constant, 22), (edits.string, 6), (edits.insert_line, 5),
-    (edits.remove_line, 5), (edits.comment, 3), (bugs.fix, 10),
+    (edits.remove_line, 5), (edits.comment, 3), (bugs.fix, 10), (definitions.delete_function, 16),
 ]  # fmt: skip
 CHARS_PER_TOKEN = 3.2
 CONTEXT_TOKENS = 3900
@@ -93,6 +94,7 @@ def editing(
             dialogue.kind = edit.kind
             dialogue.user(ask(edit.instruction, edit.before, snippet.language, rng))
         dialogue.answer(fence(edit.after, snippet.language), edit.before)
+        dialogue.guessed |= edit.kind == "document"
         code = edit.after
     if len(dialogue.focus) > 1:
         dialogue.kind = "several turns"
@@ -136,24 +138,36 @@ def describing(snippet: Snippet, rng: random.Random) -> Dialogue | None:
     if not 15 < len(text) < 160 or not text[0].isalpha():
         return None
     name, what = node.name, "class" if snippet.code.startswith("class") else "function"  # type: ignore[attr-defined]
-    dialogue = Dialogue("describe")
+    dialogue = Dialogue("describe", guessed=True)
     if rng.random() < 0.5:
         dialogue.user(rng.choice(WRITE).format(name=name, what=what, text=text))
-        dialogue.answer(
-            block := fence(snippet.code, snippet.language), block
-        )  # a guess, so it gets no extra weight
+        dialogue.answer(fence(snippet.code, snippet.language))
     else:
         dialogue.user(ask(rng.choice(DESCRIBE).format(name=name), snippet.code, snippet.language, rng))
-        dialogue.answer(text, text)
+        dialogue.answer(text)
     return dialogue
 
 
 def on_window(kind: str, window: str, rng: random.Random) -> Dialogue | None:
-    """Repeat or edit a stretch of a document that starts and ends anywhere."""
+    """Repeat or edit a stretch of a document that starts and ends anywhere, half of them disturbed."""
     language = {"p": "python", "c": "c", "j": "java", "d": "markdown"}[kind]
-    if rng.random() < 0.6 or kind == "d":
-        return editing(Snippet(language, window), rng, 1, [(edits.repeat, 1)])
-    return editing(Snippet(language, window), rng, 0, BRACED)
+    noise = rng.random() < 0.5
+    snippet = Snippet(language, disturbed(window, rng)[:LONGEST] if noise else window)
+    if rng.random() < 0.7 or kind == "d":
+        made = editing(snippet, rng, 1, [(edits.repeat, 1)])
+    else:
+        made = editing(snippet, rng, 0, BRACED)
+    if made:
+        made.noise = noise
+    return made
+
+
+def on_small_module(rng: random.Random) -> Dialogue | None:
+    """Edit tiny functions that are easily taken for one another."""
+    made = editing(Snippet("python", small_module(rng)), rng)
+    if made:
+        made.noise = True
+    return made
 
 
 def dialogues(kind: str, source: str, rng: random.Random) -> Iterator[Dialogue]:
@@ -164,14 +178,16 @@ def dialogues(kind: str, source: str, rng: random.Random) -> Iterator[Dialogue]:
             yield rng.choice((extraction, extraction, tool_call, tool_call, json_edit, handmade, handmade))(
                 rng
             )
-        made = (
-            describing(snippet, rng)
-            if roll > 0.93 and snippet.language == "python"
-            else editing(snippet, rng)
-        )
+        elif roll < 0.36 and (small := on_small_module(rng)):
+            yield small
+        if roll > 0.96 and snippet.language == "python":
+            made = describing(snippet, rng)
+        else:
+            strange = rng.random() < 0.25
+            made = editing(Snippet(snippet.language, renamed(snippet.code, rng)) if strange else snippet, rng)
         if made:
             yield made
     stretches = windows(source, rng)
-    for window in rng.sample(stretches, -(-len(stretches) // 3)):
+    for window in rng.sample(stretches, -(-2 * len(stretches) // 3)):
         if made := on_window(kind, window, rng):
             yield made

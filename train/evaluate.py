@@ -2,51 +2,17 @@
 
 import argparse
 import json
-import random
 import time
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 
-import bugs
-import definitions
-import edits
-import python_edits
 from chat import Dialogue, render
-from corpus import read_archive
-from dialogues import editing, fence
-from edits import Editor
 from fetch import HERE
+from held_out import KINDS, copy_dialogues, edit_dialogues, foreign_texts, loss_texts
 from parity import Library
-from snippets import Snippet, python_snippets
-from structured import extraction
-from tool_calls import tool_call
 
-KINDS: dict[str, tuple[Editor, ...]] = {
-    "repeat": (edits.repeat,),
-    "rename": (edits.rename,),
-    "add parameter": (python_edits.add_parameter,),
-    "remove parameter": (python_edits.remove_parameter,),
-    "constant": (edits.constant,),
-    "docstring": (python_edits.docstring,),
-    "delete": (definitions.delete,),
-    "fix": (bugs.fix,),
-    "several turns": (
-        edits.rename,
-        edits.constant,
-        python_edits.add_parameter,
-        python_edits.docstring,
-        definitions.delete,
-    ),
-    "other": (
-        edits.string,
-        edits.insert_line,
-        edits.remove_line,
-        definitions.signature,
-        definitions.add_import,
-    ),
-}
 PROMPTS = (
     "Write a quicksort in C.",
     "Write a binary search in Python.",
@@ -63,48 +29,6 @@ PROMPTS = (
     "Hello",
 )
 PLAIN_PROMPT = "import os\n\n\ndef read_lines(path):\n"
-
-
-def held_out_snippets(corpus: Path, rng: random.Random) -> list[Snippet]:
-    """Python snippets of the held-out packages in random order."""
-    documents = [text for kind, text in read_archive(corpus / "heldout-00.xz") if kind == "p"]
-    found = [s for text in documents for s in python_snippets(text, rng) if 150 < len(s.code) < 2500]
-    rng.shuffle(found)
-    return found
-
-
-def edit_dialogues(corpus: Path, per_kind: int) -> dict[str, list[Dialogue]]:
-    """The same number of dialogues of every kind, each from another snippet; drawn once by a fixed seed."""
-    rng = random.Random(2024)
-    pool = iter(held_out_snippets(corpus, rng))
-    result: dict[str, list[Dialogue]] = {}
-    for kind, editors in KINDS.items():
-        result[kind] = []
-        while len(result[kind]) < per_kind:
-            turns = rng.choice((2, 3)) if kind == "several turns" else 1
-            made = editing(next(pool), rng, turns, [(e, 1.0) for e in editors])
-            if made and (kind != "several turns" or len(made.focus) > 1):
-                result[kind].append(made)
-    result["json extraction"] = [extraction(rng) for _ in range(per_kind)]
-    result["tool call"] = [tool_call(rng) for _ in range(per_kind)]
-    return result
-
-
-def copy_dialogues(corpus: Path, count: int, lines: int = 100) -> list[Dialogue]:
-    """Requests to repeat the first 100 lines of held-out files that fit the context twice."""
-    rng = random.Random(100)
-    result = []
-    documents = [text for kind, text in read_archive(corpus / "heldout-00.xz") if kind == "p"]
-    rng.shuffle(documents)
-    for text in documents:
-        code = "\n".join(text.split("\n")[:lines])
-        if text.count("\n") < lines or len(code) > 5200 or len(result) == count:
-            continue
-        dialogue = Dialogue("repeat")
-        dialogue.user(f"Repeat this file exactly.\n\n{fence(code, 'python')}")
-        dialogue.answer(fence(code, "python"), code)
-        result.append(dialogue)
-    return result
 
 
 def greedy(library: Library, prompt: str, limit: int, reference: str | None = None) -> str:
@@ -148,20 +72,6 @@ def losses(library: Library, texts: list[str]) -> dict[str, float]:
     return {"nats_per_token": total / count, "nats_per_byte": total / size, "bytes": size}
 
 
-def loss_texts(corpus: Path, count: int) -> dict[str, list[str]]:
-    """Held-out pieces of code and whole dialogues, short enough for one context under any vocabulary."""
-    rng = random.Random(7)
-    documents = read_archive(corpus / "heldout-00.xz")
-    rng.shuffle(documents)
-    code = [text[:6000] for kind, text in documents if kind in "pc"][:count]
-    talk = [
-        d
-        for s in held_out_snippets(corpus, rng)[: 3 * count]
-        if (d := editing(s, rng)) and len(d.text()) < 6000
-    ]
-    return {"code": code, "dialogues": [d.text() for d in talk[:count]]}
-
-
 def samples(library: Library) -> list[tuple[str, str]]:
     """Greedy continuations of fixed prompts."""
     result = [(p, greedy(library, render([{"role": "user", "content": p}], ask=True), 400)) for p in PROMPTS]
@@ -184,6 +94,8 @@ def main() -> None:
     parser.add_argument("gguf", type=Path)
     parser.add_argument("--corpus", type=Path, default=HERE / "work" / "corpus")
     parser.add_argument("--only", choices=("losses", "edits", "copies", "samples", "speed"), action="append")
+    parser.add_argument("--code", type=Path, nargs="*", help="the loss on these wheels or folders instead")
+    parser.add_argument("--per-source", type=int, default=2, help="files of each of them")
     parser.add_argument("--per-kind", type=int, default=20)
     parser.add_argument("--copies", type=int, default=40)
     parser.add_argument("--texts", type=int, default=150)
@@ -192,6 +104,9 @@ def main() -> None:
     wanted = args.only or ["losses", "edits", "copies", "samples", "speed"]
     library = Library(args.gguf, 4096, args.threads)
     report: dict[str, object] = {"model": args.gguf.name}
+    if args.code:
+        report["code"] = losses(library, foreign_texts(args.code, args.per_source))
+        wanted = args.only or []
     if "losses" in wanted:
         report["losses"] = {
             name: losses(library, texts) for name, texts in loss_texts(args.corpus, args.texts).items()

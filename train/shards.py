@@ -17,6 +17,7 @@ from corpus import read_archive
 from fetch import HERE
 
 ANSWER, FOCUS = 1 << 14, 1 << 15  # set on tokens whose loss counts more; the vocabulary leaves both bits free
+NOISE = ANSWER | FOCUS  # set on tokens whose loss does not count
 FIM_SHARE = 0.15
 DOCUMENTS_PER_SHARD = 300
 Tokens = NDArray[np.uint16]
@@ -57,16 +58,17 @@ def dialogue_tokens(made: list[Dialogue], tokenizer: Tokenizer) -> list[Tokens]:
     end = tokenizer.token_to_id(END_OF_TEXT)
     marked = [dialogue.spans() for dialogue in made]
     result = []
-    for encoding, (_, answers, focus) in zip(
-        tokenizer.encode_batch([m[0] for m in marked]), marked, strict=True
-    ):
+    encoded = tokenizer.encode_batch([m[0] for m in marked])
+    for dialogue, encoding, (_, answers, focus) in zip(made, encoded, marked, strict=True):
         tokens = np.array([*encoding.ids, end], dtype=np.uint16)
+        marks = np.zeros_like(tokens)
+        marks[:-1] = NOISE if dialogue.noise else 0
         for spans, mark in ((answers, ANSWER), (focus, FOCUS)):
             for a, b in spans:
                 first, last = encoding.char_to_token(a), encoding.char_to_token(b - 1)
                 if first is not None and last is not None:
-                    tokens[first : last + 1] |= mark
-        result.append(tokens)
+                    marks[first : last + 1] = mark
+        result.append(tokens | marks)
     return result
 
 
@@ -77,7 +79,9 @@ def make_dialogues(
     made: list[Tokens] = []
     total = 0
     for kind, text in rng.choices(documents, k=20 * len(documents)):
-        new = dialogue_tokens(list(dialogues.dialogues(kind, text, rng))[:40], tokenizer)
+        found = list(dialogues.dialogues(kind, text, rng))
+        rng.shuffle(found)
+        new = dialogue_tokens(found[:40], tokenizer)
         made += new
         total += sum(map(len, new))
         if total > wanted:

@@ -78,6 +78,14 @@ def train(work: Path) -> None:
     run("train.py", *common, *taught, "--out", work / "taught.pt", "--seconds", 20, "--steps", 10)
 
 
+def again(work: Path) -> None:
+    """From a quantised file back to weights, and on from there."""
+    config = HERE / "configs" / "toy.json"
+    run("restore.py", work / "toy-q8_0.gguf", work / "restored.pt", "--config", config)
+    given = ("--init", work / "restored.pt", "--shards", work / "shards", "--batch", 4, "--length", 256)
+    run("train.py", "--config", config, *given, "--no-compile", "--out", work / "again.pt", "--steps", 5)
+
+
 def check_tokens(work: Path) -> None:
     """Cut held-out text and dialogues with both tokenisers."""
     from tokenizers import Tokenizer
@@ -116,6 +124,7 @@ def main() -> None:
             "--tokenizer",
             work / "tokenizer.json",
         )
+    again(work)
     run("export.py", work / "toy-f16.gguf", work / "toy-q4_k_m.gguf", "--kind", "q4_k_m")
     check_tokens(work)
     run("parity.py", work / "toy.pt", work / "toy-f16.gguf", "--tokenizer", work / "tokenizer.json")

@@ -46,8 +46,7 @@ class Trainer:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         torch.manual_seed(0)
         torch.backends.cuda.matmul.allow_tf32 = True
-        self.model = load_model(settings.init) if settings.init else Model(Config.load(settings.config))
-        self.model.to(self.device)
+        self.model = Model(Config.load(settings.config)).to(self.device)
         self.optimizer = Optimizer(self.model, settings.muon_rate, settings.adam_rate, settings.weight_decay)
         self.loss, self.distil = cross_entropy, distillation
         self.teacher = (
@@ -92,7 +91,7 @@ class Trainer:
     def scale(self, progress: float) -> float:
         """Learning rate over its peak: warm-up by steps, constant, then linear to almost zero by time."""
         warm = min(1.0, (self.optimizer.steps + 1) / self.s.warm_steps)
-        return warm * min(1.0, max(0.02, (1 - progress) / self.s.decay_share))
+        return warm * min(1.0, max(0.002, (1 - progress) / self.s.decay_share))
 
     def step(self, progress: float) -> list[Tensor]:
         """One batch forward, backward and update; returns the losses."""
@@ -212,6 +211,9 @@ def main() -> None:
         wait_for(s.teacher)
         trainer.teacher.load_state_dict(load_model(s.teacher, trainer.device).state_dict())
         trainer.batches.refresh()
+    if s.init:
+        wait_for(s.init)
+        trainer.model.load_state_dict(load_model(s.init, trainer.device).state_dict())
     trainer.resume()
     trainer.run()
 
