@@ -15,7 +15,7 @@ from foretoken.llama.context import Context
 from foretoken.llama.model import Model
 from foretoken.memory import KINDS, Checkpoint, Memory, Needs
 from foretoken.memory.probe import N_CTX, Trial, candidates, choose, probe, refuse_wrong_choice
-from foretoken.speculation.adaptive import MemoryCost
+from foretoken.speculation.sizing import MemoryCost
 
 log = logging.getLogger("foretoken.engine")
 

@@ -98,7 +98,7 @@ class Loop:
             took = (time.perf_counter() - started) * 1e3
             self.totals.step_ms += took
             self.totals.slots += len(work)
-            self.speculator.stepped(self.width, took, reading)
+            self.speculator.stepped({span.seq: len(span.tokens) for span in spans}, took, reading)
             self.cache.thrift.computed(self.width, took, reading)
         except DecodeError as error:
             self._fail(work, error)

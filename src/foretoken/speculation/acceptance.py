@@ -53,7 +53,7 @@ class _Trust:
 
     @property
     def factor(self) -> float:
-        return min(1.15, (self.right + _SESSION_PRIOR) / (self.expected + _SESSION_PRIOR))
+        return min(1.0, (self.right + _SESSION_PRIOR) / (self.expected + _SESSION_PRIOR))
 
     def learn(self, right: bool, expected: float) -> None:
         self.right = self.right * _SESSION_MEMORY + right
@@ -76,12 +76,17 @@ class Acceptance:
         trust = self._trusted(seq, draft.source)
         run, total = trust.run, trust.factor
         belief = _STREAKS[run][1]
+        known: dict[tuple[float, int], float] = {}
         for position, stated in enumerate(draft.confidence):
-            bucket = self._buckets.get((draft.source, run, self._doubt(stated), min(position, 2)))
-            total *= min(_SURE, belief * stated if bucket is None else bucket.probability(belief * stated))
+            kind = (stated, position if position < 2 else 2)
+            p = known.get(kind)
+            if p is None:
+                bucket = self._buckets.get((draft.source, run, self._doubt(stated), kind[1]))
+                p = belief * stated if bucket is None else bucket.probability(belief * stated)
+                known[kind] = p = min(_SURE, p)
+            total *= p
             if total < _HOPELESS:
                 break
-            total = min(_SURE, total)
             found.append(total)
         return found
 

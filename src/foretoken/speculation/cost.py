@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _NEWS = 0.05
 """How much of a width's own estimate one measured step replaces."""
@@ -31,16 +31,6 @@ class StepCost:
     def __call__(self, n_rows: int) -> float:
         """Expected milliseconds of a step with so many rows, now."""
         return self._base(n_rows) * self._drift
-
-    def ragged(self, n_slots: int) -> StepCost:
-        """What batches of several recurrent slots are taken to cost until they are measured.
-
-        The library computes sequences of unequal length in several passes: a draft is a pass of its own.
-        """
-        return StepCost(
-            {width: self._table[width] if width <= n_slots else self._base(n_slots) + self._base(width - n_slots)
-             for width in self._widths}
-        )  # fmt: skip
 
     @property
     def widths(self) -> frozenset[int]:
@@ -81,3 +71,41 @@ class StepCost:
         low, high = self._widths[at - 1], self._widths[at]
         share = (n_rows - low) / (high - low)
         return self._table[low] + share * (self._table[high] - self._table[low])
+
+
+class BatchCost:
+    """Estimates what a step takes from the rows of each of its slots."""
+
+    def __init__(self, curve: StepCost, in_passes: bool) -> None:
+        self.curve = curve
+        self._in_passes = in_passes
+        """Recurrent models compute sequences of unequal length in passes of equal length."""
+        self._company: dict[int, float] = {}
+        """By number of slots, how much longer than by the curve their steps take."""
+
+    def __call__(self, rows: Sequence[int]) -> float:
+        """Expected milliseconds, now."""
+        return self._by_curve(rows) * self._company.get(len(rows), 1.0)
+
+    def observe(self, rows: Sequence[int], ms: float) -> None:
+        """Learn from a step that took `ms`."""
+        if len(rows) == 1:
+            self.curve.observe(rows[0], ms)
+        elif rows:
+            known = self._company.get(len(rows), 1.0)
+            ratio = self.plausible(rows, ms) / self._by_curve(rows)
+            self._company[len(rows)] = known + _DRIFT_NEWS * (ratio - known)
+
+    def plausible(self, rows: Sequence[int], ms: float) -> float:
+        """A measured time without what must have been a hiccup of the machine."""
+        return min(ms, _SURPRISE * self(rows))
+
+    def _by_curve(self, rows: Sequence[int]) -> float:
+        if len(rows) == 1 or not self._in_passes:
+            return self.curve(sum(rows))
+        total, done, left = 0.0, 0, sorted(rows)
+        while left:
+            total += self.curve((left[0] - done) * len(left))
+            done = left[0]
+            left = [n for n in left if n > done]
+        return total

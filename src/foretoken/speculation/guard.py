@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from foretoken.backend import Span
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Drafter, Reader, Verdict
-from foretoken.speculation.statistics import DrafterStatistics
+from foretoken.speculation.statistics import Calls, DrafterStatistics
 from foretoken.types import SeqId, Token
 
 log = logging.getLogger("foretoken.speculation")
@@ -22,7 +22,13 @@ SLOW_MS = 1000.0
 class Guard:
     """Calls one drafter; catches what it raises, checks what it says, switches it off when that repeats."""
 
-    def __init__(self, drafter: Drafter, n_vocab: int, end_tokens: frozenset[Token]) -> None:
+    def __init__(
+        self,
+        drafter: Drafter,
+        n_vocab: int,
+        end_tokens: frozenset[Token],
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
         self.drafter = drafter
         self.name = drafter.name
         self.costly = bool(getattr(drafter, "costly", False))
@@ -31,48 +37,38 @@ class Guard:
         self.enabled = True
         self._n_vocab = n_vocab
         self._end_tokens = end_tokens
+        self._clock = clock
         self._faults_in_a_row = 0
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
-        if not self.enabled:
-            return
-        with self.total.begin.timed():
-            try:
-                self.drafter.begin(seq, prompt, owner)
-            except Exception as error:
-                self._fault("begin", error)
+        if self.enabled:
+            self._timed("begin", self.total.begin, lambda: self.drafter.begin(seq, prompt, owner))
 
     def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
         """One checked draft per ask; all empty when the drafter fails."""
         if not self.enabled:
             return [NO_DRAFT] * len(asks)
-        started = perf_counter()
-        with self.total.draft.timed():
-            try:
-                drafts = [self._checked(draft, ask) for draft, ask in zip(self.drafter.draft(asks), asks, strict=True)]
-            except Exception as error:
-                self._fault("draft", error)
-                return [NO_DRAFT] * len(asks)
-        if (spent := (perf_counter() - started) * 1e3) > SLOW_MS:
+        started = self._clock()
+        try:
+            drafts = [self._checked(draft, ask) for draft, ask in zip(self.drafter.draft(asks), asks, strict=True)]
+        except Exception as error:
+            self._fault("draft", error)
+            return [NO_DRAFT] * len(asks)
+        spent = (self._clock() - started) * 1e3
+        self.total.draft.add(spent)
+        if spent > SLOW_MS:
             self._fault("draft", TimeoutError(f"took {spent:.0f} ms"))
         else:
             self._faults_in_a_row = 0
         return drafts
 
     def read(self, spans: Sequence[Span]) -> None:
-        if self.enabled and isinstance(self.drafter, Reader):
-            with self.total.read.timed():
-                try:
-                    self.drafter.read(spans)
-                except Exception as error:
-                    self._fault("read", error)
+        drafter = self.drafter
+        if self.enabled and isinstance(drafter, Reader):
+            self._timed("read", self.total.read, lambda: drafter.read(spans))
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
-        with self.total.accept.timed():
-            try:
-                self.drafter.accept(seq, verdict)
-            except Exception as error:
-                self._fault("accept", error)
+        self._timed("accept", self.total.accept, lambda: self.drafter.accept(seq, verdict))
 
     def end(self, seq: SeqId) -> None:
         try:
@@ -80,18 +76,30 @@ class Guard:
         except Exception as error:
             self._fault("end", error)
 
+    def _timed(self, method: str, calls: Calls, action: Callable[[], None]) -> None:
+        started = self._clock()
+        try:
+            action()
+        except Exception as error:
+            self._fault(method, error)
+        calls.add((self._clock() - started) * 1e3)
+
     def _checked(self, draft: Draft, ask: DraftAsk) -> Draft:
         """The usable start of a draft: no longer than asked, known tokens, nothing after an end or off the grammar."""
+        if not draft.tokens:
+            return NO_DRAFT
         tokens = tuple(draft.tokens[: ask.n_max])
-        for token in tokens:
-            if not 0 <= token < self._n_vocab:
-                raise ValueError(f"drafted token {token}, which is not in the vocabulary")
-        # The end is the model's to say: a row that confirms it would be a row wasted on nothing.
-        stop = next((i for i, token in enumerate(tokens) if token in self._end_tokens), len(tokens))
+        if min(tokens, default=0) < 0 or max(tokens, default=0) >= self._n_vocab:
+            raise ValueError(f"drafted a token that is not in the vocabulary: {tokens}")
+        if not self._end_tokens.isdisjoint(tokens):
+            # The end is the model's to say: a row that confirms it would be a row wasted on nothing.
+            tokens = tokens[: next(i for i, token in enumerate(tokens) if token in self._end_tokens)]
         if ask.grammar is not None:
-            stop = ask.grammar.n_valid(list(tokens[:stop]))
-        confidence = tuple(min(1.0, max(0.0, float(p))) for p in draft.confidence[:stop])
-        return Draft(tokens[:stop], confidence + (0.5,) * (stop - len(confidence)), self.name)
+            tokens = tokens[: ask.grammar.n_valid(list(tokens))]
+        confidence = tuple(map(float, draft.confidence[: len(tokens)]))
+        if not all(0.0 <= p <= 1.0 for p in confidence):
+            confidence = tuple(min(1.0, max(0.0, p)) for p in confidence)
+        return Draft(tokens, confidence + (0.5,) * (len(tokens) - len(confidence)), self.name)
 
     def _fault(self, method: str, error: Exception) -> None:
         self.total.failures += 1

@@ -25,7 +25,8 @@ class Proposal:
 class Step:
     """What a step was and took, once it is over."""
 
-    n_rows: int
+    rows: Mapping[SeqId, int]
+    """Rows decoded for each slot, certain ones and drafted ones."""
     ms: float
     reading: bool
     """Whether prompts were read in it: then its time says little about drafts."""
@@ -34,6 +35,10 @@ class Step:
     """All that was offered for the step, verified or not."""
     drafting: Mapping[SeqId, Mapping[str, float]] = field(default_factory=dict)
     """Milliseconds that each drafter took for each slot; they are part of `ms`."""
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.rows.values())
 
     @property
     def decode_ms(self) -> float:

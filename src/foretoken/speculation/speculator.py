@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 
 from foretoken.backend import Span
 from foretoken.speculation.base import Draft, DraftAsk, Drafter, Verdict
@@ -21,14 +22,17 @@ class Speculator:
         planner: Planner | None = None,
         n_vocab: int = 0,
         end_tokens: frozenset[Token] = frozenset(),
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self.guards = [Guard(drafter, n_vocab, end_tokens) for drafter in drafters]
+        self.guards = [Guard(drafter, n_vocab, end_tokens, clock) for drafter in drafters]
         self.planner: Planner = planner or FixedPlanner()
         self._sessions: dict[SeqId, _SessionRecord] = {}
         self._verdicts: dict[SeqId, Verdict] = {}
         self._offers: dict[SeqId, list[Draft]] = {}
         self._spent: dict[SeqId, dict[str, float]] = {}
         self._ended: list[SeqId] = []
+        self._step_ms = 0.0
+        """What the latest step took for each of its slots."""
         self.widths: dict[int, Calls] = {}
         """How often a step had so many rows, and how long those took; steps that read prompts are not counted."""
 
@@ -62,6 +66,8 @@ class Speculator:
                 if draft:
                     offers[ask.seq].append(draft)
         self._offers = offers
+        if not any(offers.values()):
+            return {}
         chosen = self.planner.plan([Proposal(ask, offers[ask.seq]) for ask in asks])
         return {seq: draft for seq, draft in chosen.items() if draft}
 
@@ -85,13 +91,14 @@ class Speculator:
                 before = guard.total.accept.ms
                 guard.accept(seq, verdict)
                 record.statistics[guard.name].accept.add(guard.total.accept.ms - before)
-        record.judged(verdict)
+        record.judged(verdict, self._step_ms)
 
-    def stepped(self, n_rows: int, ms: float, reading: bool) -> None:
+    def stepped(self, rows: Mapping[SeqId, int], ms: float, reading: bool) -> None:
         """A step is over: what it took, for the planner to learn from."""
         if not reading:
-            self.widths.setdefault(n_rows, Calls()).add(ms)
-        self.planner.observe(Step(n_rows, ms, reading, self._verdicts, self._offers, self._spent))
+            self.widths.setdefault(sum(rows.values()), Calls()).add(ms)
+            self._step_ms = ms / max(1, len(self._verdicts))
+        self.planner.observe(Step(rows, ms, reading, self._verdicts, self._offers, self._spent))
         self._verdicts, self._offers, self._spent = {}, {}, {}
         for seq in self._ended:
             self.planner.end(seq)
@@ -108,16 +115,20 @@ class Speculator:
 
 
 class _Silence:
-    """A drafter that has had nothing to say for a while is asked every second, third, then fourth step.
+    """A drafter that has had nothing right to say for a while is asked only every so many steps.
 
-    Asking costs tens of microseconds: on a small model that is the one thing that could make it slower.
+    Asking costs tens of microseconds: beside a step of a small model that is the one thing that makes it slower,
+    beside one of a large model it is nothing, and the drafter is asked every time.
     """
 
-    PATIENCE = 8
-    LONGEST = 3
+    PATIENCE = 4
+    """Vain asks in a row before waiting begins."""
+    SHARE = 0.003
+    """What vain asking may take of the time of a step."""
+    LONGEST = 7
 
     def __init__(self) -> None:
-        self._n_empty = 0
+        self._n_vain = 0
         self._wait = 0
 
     def waits(self) -> bool:
@@ -126,9 +137,11 @@ class _Silence:
             return True
         return False
 
-    def heard(self, spoke: bool) -> None:
-        self._n_empty = 0 if spoke else self._n_empty + 1
-        self._wait = min(self.LONGEST, self._n_empty // self.PATIENCE)
+    def heard(self, right: bool, spent_ms: float, step_ms: float) -> None:
+        """An ask took so long, in steps that take so long; `right` tells whether its first token was."""
+        self._n_vain = 0 if right else self._n_vain + 1
+        if self._n_vain >= self.PATIENCE:
+            self._wait = self.LONGEST if step_ms <= 0 else min(self.LONGEST, int(spent_ms / (self.SHARE * step_ms)))
 
 
 class _SessionRecord:
@@ -139,19 +152,24 @@ class _SessionRecord:
         self.statistics = {guard.name: DrafterStatistics() for guard in guards}
         self.silence = {guard.name: _Silence() for guard in guards}
         self._totals = {guard.name: guard.total for guard in guards}
+        self._asked: dict[str, float] = {}
         self._offers: list[Draft] = []
         self._claims = Claims()
 
     def drafted(self, guard: Guard, draft: Draft, ms: float) -> None:
         own = self.statistics[guard.name]
         own.draft.add(ms)
-        self.silence[guard.name].heard(bool(draft))
+        self._asked[guard.name] = ms
         if draft:
             own.offer(draft)
             guard.total.offer(draft)
             self._offers.append(draft)
 
-    def judged(self, verdict: Verdict) -> None:
+    def judged(self, verdict: Verdict, step_ms: float) -> None:
+        right = {offer.source for offer in self._offers if offer.tokens[0] == verdict.tokens[0]}
+        for name, ms in self._asked.items():
+            self.silence[name].heard(name in right, ms, step_ms)
+        self._asked.clear()
         for offer in self._offers:
             pair = (self.statistics[offer.source], self._totals[offer.source])
             n_verified = len(verdict.draft) if offer.source == verdict.draft.source else 0

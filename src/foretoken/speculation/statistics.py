@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from time import perf_counter
 
 from foretoken.speculation.base import Draft
 from foretoken.types import DrafterUsage, Token
@@ -17,14 +14,6 @@ class Calls:
 
     n: int = 0
     ms: float = 0.0
-
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        started = perf_counter()
-        try:
-            yield
-        finally:
-            self.add((perf_counter() - started) * 1e3)
 
     def add(self, ms: float) -> None:
         self.n += 1

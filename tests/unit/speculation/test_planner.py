@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretoken.speculation.acceptance import Acceptance
-from foretoken.speculation.adaptive import AdaptivePlanner, MemoryCost
+from foretoken.speculation.adaptive import AdaptivePlanner
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
-from foretoken.speculation.cost import StepCost
+from foretoken.speculation.cost import BatchCost, StepCost
 from foretoken.speculation.ledger import BackOff, Ledger
 from foretoken.speculation.planner import FixedPlanner, Proposal, Step, expected_tokens
+from foretoken.speculation.sizing import MemoryCost
 
 CPU = {1: 10.0, 2: 17.0, 3: 24.1, 4: 20.9, 6: 30.3, 8: 44.9, 12: 69.6, 16: 69.3, 32: 109.0, 64: 228.0}
 """The shape measured on a CPU: 4 rows are cheaper than 3, 16 cheaper than 12."""
@@ -98,10 +99,21 @@ def test_rows_go_to_the_likelier_slot() -> None:
     assert length(plan, 1) > length(plan, 0)
 
 
-def test_several_recurrent_slots_are_taken_to_be_dear_until_measured() -> None:
-    cost = StepCost(CPU)
-    assert cost.ragged(4)(4) == cost(4)
-    assert cost.ragged(4)(8) == pytest.approx(2 * cost(4)), "a draft is a pass of its own"
+def test_recurrent_slots_of_unequal_length_are_computed_in_passes() -> None:
+    curve = StepCost(CPU)
+    cost = BatchCost(curve, in_passes=True)
+    assert cost((1, 1, 1, 1)) == curve(4)
+    assert cost((4, 4, 4, 4)) == curve(16)
+    assert cost((1, 4, 1, 1)) == pytest.approx(curve(4) + curve(3))
+    assert BatchCost(curve, in_passes=False)((1, 4, 1, 1)) == curve(7)
+
+
+def test_what_company_costs_is_learnt_from_steps_in_company() -> None:
+    cost = BatchCost(StepCost(CPU), in_passes=True)
+    for _ in range(100):
+        cost.observe((1, 1), 2 * 17.0)
+    assert cost((4, 4)) == pytest.approx(2 * 44.9, rel=0.01)
+    assert cost((8,)) == 44.9, "a slot alone is as fast as before"
 
 
 def test_a_draft_for_one_slot_must_pay_for_the_others_too() -> None:
@@ -121,7 +133,7 @@ def test_it_learns_that_a_drafter_lies_without_verifying_it() -> None:
     boast = offer(0.95)
     assert p.plan([Proposal(ask(), [boast])])
     for _ in range(8):
-        p.observe(Step(1, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {0: [boast]}))
+        p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {0: [boast]}))
     assert p.plan([Proposal(ask(), [boast])]) == {}
 
 
@@ -130,7 +142,7 @@ def test_it_comes_back_when_the_text_repeats_again() -> None:
     boast = offer(0.95)
     for right in [False] * 8 + [True] * 12:
         emitted = (boast.tokens[0] if right else 999,)
-        p.observe(Step(1, 10.0, False, {0: Verdict(NO_DRAFT, emitted, 0)}, {0: [boast]}))
+        p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, emitted, 0)}, {0: [boast]}))
     assert p.plan([Proposal(ask(), [boast])])
 
 
@@ -147,7 +159,7 @@ def test_always_wrong_drafts_cost_little(seed: int) -> None:
         n = length(plan)
         ms = cost(1 + n)
         spent += ms
-        p.observe(Step(1 + n, ms, False, {0: Verdict(plan.get(0, NO_DRAFT), (999,), 0)}, {0: [boast]}))
+        p.observe(Step({0: 1 + n}, ms, False, {0: Verdict(plan.get(0, NO_DRAFT), (999,), 0)}, {0: [boast]}))
     assert spent <= 400 * cost(1) * 1.01 + 4 * cost(4)
 
 
@@ -175,7 +187,7 @@ def test_the_same_observations_give_the_same_plans() -> None:
             right = rng.randint(0, n)
             tokens = (*made.tokens[:right], 999)
             verdict = Verdict(plan.get(0, NO_DRAFT), tokens, right)
-            p.observe(Step(1 + n, 10.0 + n, False, {0: verdict}, {0: [made]}))
+            p.observe(Step({0: 1 + n}, 10.0 + n, False, {0: verdict}, {0: [made]}))
             out.append(n)
         return out
 
@@ -193,7 +205,7 @@ def test_it_finds_out_that_it_was_calibrated_wrongly() -> None:
         n = length(plan)
         sizes.append(n)
         verdict = Verdict(plan.get(0, NO_DRAFT), (*sure.tokens[:n], 999 if n == 16 else sure.tokens[n]), n)
-        p.observe(Step(1 + n, true(1 + n), False, {0: verdict}, {0: [sure]}))
+        p.observe(Step({0: 1 + n}, true(1 + n), False, {0: verdict}, {0: [sure]}))
     assert sizes[0] == 0
     assert sum(sizes[-50:]) / 50 >= 2
 
@@ -201,10 +213,10 @@ def test_it_finds_out_that_it_was_calibrated_wrongly() -> None:
 def test_the_ledger_books_gains_and_losses() -> None:
     p = planner(memory=MemoryCost(replays=True))
     good = offer(0.99, 3)
-    p.observe(Step(4, 20.9, False, {0: Verdict(good, (0, 1, 2, 7), 3)}, {0: [good]}))
+    p.observe(Step({0: 4}, 20.9, False, {0: Verdict(good, (0, 1, 2, 7), 3)}, {0: [good]}))
     won = p.saved_ms(0)
     assert won == pytest.approx(3 * 10.0 - 10.9, abs=0.5)
-    p.observe(Step(4, 20.9, False, {0: Verdict(good, (9,), 0)}, {0: [good]}))
+    p.observe(Step({0: 4}, 20.9, False, {0: Verdict(good, (9,), 0)}, {0: [good]}))
     assert p.saved_ms(0) < won - 10
     p.end(0)
     assert p.saved_ms(0) == 0
@@ -212,8 +224,8 @@ def test_the_ledger_books_gains_and_losses() -> None:
 
 def test_steps_that_read_prompts_teach_nothing_about_cost() -> None:
     p = planner()
-    p.observe(Step(500, 9999.0, True, {}, {}))
-    assert p.cost(1) == pytest.approx(10.0)
+    p.observe(Step({0: 500}, 9999.0, True, {}, {}))
+    assert p.cost((1,)) == pytest.approx(10.0)
 
 
 def test_cost_follows_the_machine_and_ignores_hiccups() -> None:
@@ -276,10 +288,10 @@ def test_a_drafter_that_loses_rests_longer_each_time() -> None:
 
 def test_stakes_grow_with_what_was_earned() -> None:
     ledger = Ledger()
-    assert ledger.stake_ms(10) == 15
+    assert ledger.stake_ms(10) == 5
     ledger.enter("a", 100)
     ledger.spend(50)
-    assert ledger.stake_ms(10) == pytest.approx(15 + 50 + 0.5)
+    assert ledger.stake_ms(10) == pytest.approx(5 + 50 + 0.5)
     ledger.enter("a", -200)
     assert ledger.stake_ms(10) < 0
 

@@ -87,18 +87,23 @@ def test_what_was_offered_but_not_verified_and_right_is_counted_as_missed() -> N
     assert missed == {"one": 2, "two": 2} if draft.source == "one" else {"one": 4, "two": 0}
 
 
-def test_a_silent_drafter_is_asked_less_and_less_until_it_speaks() -> None:
-    one = Scripted("one")
-    s = speculator(one)
+@pytest.mark.parametrize(("step_ms", "fewest", "most"), [(1e-9, 15, 20), (1e9, 100, 100)])
+def test_a_drafter_that_is_never_right_is_asked_less_where_asking_costs(step_ms: float, fewest: int, most: int) -> None:
+    """Beside a short step asking is dear, beside a long one it is nothing."""
+    one = Scripted("one", [7])
+    s = speculator(one, n_max=0)
     s.begin(0, [1], "")
-    for _ in range(100):
-        s.draft([ask()])
-    assert 30 <= one.calls.count("draft") <= 45
-    one.says = (5,)
-    before = one.calls.count("draft")
-    for _ in range(8):
-        s.draft([ask()])
-    assert one.calls.count("draft") - before >= 5
+
+    def ask_often(n: int, said: int) -> int:
+        before = one.calls.count("draft")
+        for _ in range(n):
+            s.draft([ask()])
+            s.accept(0, Verdict(NO_DRAFT, (said,), 0))
+            s.stepped({0: 1}, step_ms, False)
+        return one.calls.count("draft") - before
+
+    assert fewest <= ask_often(100, said=8) <= most
+    assert ask_often(20, said=7) >= 12, "once it is right it is asked every time"
 
 
 def test_a_slow_drafter_is_reported(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +130,7 @@ def test_counters_add_up(steps: list[tuple[list[int], int]]) -> None:
         tokens = (*draft.tokens[:n], 50)
         emitted += len(tokens)
         s.accept(0, Verdict(draft, tokens, n))
-        s.stepped(1 + len(draft), 1.0, False)
+        s.stepped({0: 1 + len(draft)}, 1.0, False)
     total = s.statistics["one"]
     used = s.end(0)["one"]
     assert total.offered == total.verified + total.unverified

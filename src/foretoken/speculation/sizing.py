@@ -1,0 +1,121 @@
+"""How long drafts should be: expected tokens against expected milliseconds, for one slot or for all together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import log
+
+from foretoken.speculation.base import Draft
+from foretoken.speculation.cost import BatchCost
+from foretoken.types import SeqId
+
+_LENGTHS = (1, 2, 3, 5, 7, 9, 11, 15, 19, 23, 27, 31, 39, 47, 63)
+"""Lengths that several slots draft together; equal ones are cheapest."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCost:
+    """What taking tokens back costs, and whether what was accepted must be decoded again."""
+
+    protect_ms: float = 0.0
+    rewind_ms: float = 0.0
+    replays: bool = False
+
+
+@dataclass(slots=True)
+class Bet:
+    """One offer as the planner sees it: `reach[i]` is the probability that token i is emitted."""
+
+    seq: SeqId
+    draft: Draft
+    reach: list[float]
+    n_pending: int
+    n_min: int
+    margin: float
+    """How much more than a plain step it must promise."""
+    credit: float
+    """Milliseconds that may be lost with it."""
+    n: int = 0
+    sums: list[float] = field(init=False)
+    """Expected tokens of the first n."""
+
+    def __post_init__(self) -> None:
+        self.sums = list(accumulate(self.reach, initial=0.0))
+
+
+class Sizing:
+    """Fixes the lengths of drafts so that the slots' speeds, multiplied, are as high as can be expected.
+
+    For one slot that is its tokens per millisecond. For several it is fair: all of them wait for the draft of one, so
+    it must win more than they lose together.
+    """
+
+    def __init__(self, cost: BatchCost, memory: MemoryCost) -> None:
+        self.cost = cost
+        self.memory = memory
+
+    def alone(self, bet: Bet) -> float:
+        """Size a bet as if its slot were the only one, and say what it is then worth.
+
+        Since t(width) is neither smooth nor monotonic every measured width is looked at.
+        """
+        widths = self.cost.curve.widths
+        plain_ms = self.cost((bet.n_pending,))
+        best, bet.n = log(bet.margin) - log(plain_ms), 0
+        for n in range(1, len(bet.reach) + 1):
+            n_rows = bet.n_pending + n
+            if n_rows not in widths and n < len(bet.reach):
+                continue
+            ms = self.cost((n_rows,))
+            if ms - plain_ms > bet.credit:
+                continue
+            value = log(1 + bet.sums[n]) - log(ms + self._overhead(bet, n, 1))
+            if value > best:
+                best, bet.n = value, n
+        return best
+
+    def together(self, bets: Sequence[Bet], waiting: Sequence[int]) -> None:
+        """Size the bets of several slots; `waiting` are the rows of the slots that have none."""
+        n_slots = len(bets) + len(waiting)
+        plain_ms = self.cost([*waiting, *(bet.n_pending for bet in bets)])
+        best, chosen = -n_slots * log(plain_ms), [0] * len(bets)
+        for longest in _LENGTHS:
+            order = sorted(range(len(bets)), key=lambda i: bets[i].sums[min(longest, len(bets[i].reach))], reverse=True)
+            lengths = [0] * len(bets)
+            for which in order:
+                lengths[which] = min(longest, len(bets[which].reach))
+                value = self._worth(bets, lengths, waiting, plain_ms)
+                if value > best:
+                    best, chosen = value, list(lengths)
+        for bet, n in zip(bets, chosen, strict=True):
+            bet.n = n
+
+    def replay_ms(self, n: int, n_slots: int) -> float:
+        """What it adds to a plain step that `n` tokens of one slot are decoded in it once more."""
+        others = (1,) * (n_slots - 1)
+        return self.cost((*others, 1 + n)) - self.cost((*others, 1))
+
+    def _worth(self, bets: Sequence[Bet], lengths: Sequence[int], waiting: Sequence[int], plain_ms: float) -> float:
+        """The logarithm of the slots' speeds, multiplied; no speed at all if a slot could not bear to lose its part."""
+        rows = [*waiting, *(bet.n_pending + n for bet, n in zip(bets, lengths, strict=True))]
+        ms = self.cost(rows)
+        risk = (ms - plain_ms) / sum(lengths)
+        value = 0.0
+        for bet, n in zip(bets, lengths, strict=True):
+            if n:
+                if risk * n > bet.credit:
+                    return float("-inf")
+                value += log((1 + bet.sums[n]) / bet.margin)
+                ms += self._overhead(bet, n, len(rows))
+        return value - len(rows) * log(ms)
+
+    def _overhead(self, bet: Bet, n: int, n_slots: int) -> float:
+        """Protecting, and if the draft is cut: rewinding and decoding the accepted tokens once more."""
+        cut = 1.0 - bet.reach[n - 1]
+        replay = 0.0
+        if self.memory.replays:
+            # Of the tokens that would be accepted, a cut leaves about half.
+            replay = self.replay_ms(round(bet.n_pending + bet.sums[n] / 2), n_slots)
+        return self.memory.protect_ms + cut * (self.memory.rewind_ms + replay)
