@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from foretoken.config import ModelConfig
 from foretoken.llama.model import Model
 from tests import tiny
 
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("foretoken", deadline=None)
+settings.load_profile("foretoken")
 # Calibrations of tiny models and what tests ask them are none of the user's business.
 os.environ["XDG_CACHE_HOME"] = os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="foretoken-tests-")
 
