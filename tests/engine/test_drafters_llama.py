@@ -158,4 +158,4 @@ def test_no_prediction_layer_is_said(arch: str, tiny_path: TinyPath) -> None:
 
 def test_every_installed_drafter_is_covered() -> None:
     ours = {name for name, entry in installed().items() if entry.dist and entry.dist.name == "foretoken"}
-    assert ours == {*TEXT_DRAFTERS, "draft-model", "mtp"}
+    assert ours == {*TEXT_DRAFTERS, "draft-model", "mtp", "grammar"}
