@@ -25,8 +25,8 @@ class Watch:
             self._running.setdefault(seq, []).extend((token, step.n_rows) for token in verdict.tokens)
         self.planner.observe(step)
 
-    def resting(self, seq: SeqId, source: str) -> bool:
-        return self.planner.resting(seq, source)
+    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
+        return self.planner.resting(seq, source, costly)
 
     def saved_ms(self, seq: SeqId) -> float | None:
         return self.planner.saved_ms(seq)

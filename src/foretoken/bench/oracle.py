@@ -72,7 +72,7 @@ class OraclePlanner:
     def observe(self, step: Step) -> None:
         pass
 
-    def resting(self, seq: SeqId, source: str) -> bool:
+    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
         return False
 
     def saved_ms(self, seq: SeqId) -> float | None:

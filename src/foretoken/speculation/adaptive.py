@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.base import Draft, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
-from foretoken.speculation.ledger import BackOff, Balance, Ledger
+from foretoken.speculation.ledger import BackOff, Balance, Ledger, Silence
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
 from foretoken.types import SeqId
@@ -46,6 +46,7 @@ class AdaptivePlanner:
         self._curiosity = _CURIOSITY
         self._ledgers: dict[SeqId, Ledger] = {}
         self._rests: dict[tuple[SeqId, str], BackOff] = {}
+        self._silences: dict[tuple[SeqId, str], Silence] = {}
         self._balances: dict[str, Balance] = {}
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
@@ -61,14 +62,22 @@ class AdaptivePlanner:
 
     def observe(self, step: Step) -> None:
         for seq, verdict in step.verdicts.items():
-            for offer in step.offers.get(seq, ()):
+            offers = step.offers.get(seq, ())
+            for offer in offers:
                 self.acceptance.learn(seq, offer, verdict.tokens)
+            right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
+            for source, ms in step.drafting.get(seq, {}).items():
+                silence = self._silences.setdefault((seq, source), Silence())
+                silence.heard(source in right, ms, step.ms / len(step.verdicts))
         if not step.reading:
             self._book(step)
             self.cost.observe(tuple(step.rows.values()), step.decode_ms)
 
-    def resting(self, seq: SeqId, source: str) -> bool:
-        return self._back_off(seq, source).resting()
+    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
+        silence = self._silences.get((seq, source))
+        if silence and silence.waits():
+            return True
+        return costly and self._back_off(seq, source).resting()
 
     def saved_ms(self, seq: SeqId) -> float | None:
         ledger = self._ledgers.get(seq)
@@ -81,6 +90,7 @@ class AdaptivePlanner:
         self._ledgers.pop(seq, None)
         self.acceptance.forget(seq)
         self._rests = {key: rest for key, rest in self._rests.items() if key[0] != seq}
+        self._silences = {key: silence for key, silence in self._silences.items() if key[0] != seq}
 
     def _best_bet(self, proposal: Proposal, plain_ms: float) -> Bet | None:
         """The offer that would win the most if this slot were alone."""

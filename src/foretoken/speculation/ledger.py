@@ -76,3 +76,33 @@ class BackOff:
             self.rest -= 1
             return True
         return False
+
+
+class Silence:
+    """A drafter that has had nothing right to say for a while is asked only every so many steps.
+
+    Asking costs tens of microseconds: beside a step of a small model that is the one thing that makes it slower,
+    beside one of a large model it is nothing, and the drafter is asked every time.
+    """
+
+    PATIENCE = 4
+    """Vain asks in a row before waiting begins."""
+    SHARE = 0.003
+    """What vain asking may take of the time of a step."""
+    LONGEST = 7
+
+    def __init__(self) -> None:
+        self._n_vain = 0
+        self._wait = 0
+
+    def waits(self) -> bool:
+        if self._wait > 0:
+            self._wait -= 1
+            return True
+        return False
+
+    def heard(self, right: bool, spent_ms: float, step_ms: float) -> None:
+        """An ask took so long, in steps that take so long; `right` tells whether its first token was."""
+        self._n_vain = 0 if right else self._n_vain + 1
+        if self._n_vain >= self.PATIENCE:
+            self._wait = self.LONGEST if step_ms <= 0 else min(self.LONGEST, int(spent_ms / (self.SHARE * step_ms)))

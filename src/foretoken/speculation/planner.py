@@ -61,8 +61,8 @@ class Planner(Protocol):
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]: ...
     def observe(self, step: Step) -> None: ...
-    def resting(self, seq: SeqId, source: str) -> bool:
-        """Whether a costly drafter is better not even asked this time."""
+    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
+        """Whether a drafter is better not even asked this time."""
         ...
 
     def saved_ms(self, seq: SeqId) -> float | None:
@@ -88,7 +88,7 @@ class FixedPlanner:
     def observe(self, step: Step) -> None:
         pass
 
-    def resting(self, seq: SeqId, source: str) -> bool:
+    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
         return False
 
     def saved_ms(self, seq: SeqId) -> float | None:

@@ -31,8 +31,6 @@ class Speculator:
         self._offers: dict[SeqId, list[Draft]] = {}
         self._spent: dict[SeqId, dict[str, float]] = {}
         self._ended: list[SeqId] = []
-        self._step_ms = 0.0
-        """What the latest step took for each of its slots."""
         self.widths: dict[int, Calls] = {}
         """How often a step had so many rows, and how long those took; steps that read prompts are not counted."""
 
@@ -73,9 +71,9 @@ class Speculator:
 
     def _concerns(self, guard: Guard, ask: DraftAsk) -> bool:
         record = self._sessions[ask.seq]
-        if guard not in record.guards or (not guard.instant and record.silence[guard.name].waits()):
+        if guard not in record.guards:
             return False
-        return not (guard.costly and self.planner.resting(ask.seq, guard.name))
+        return guard.instant or not self.planner.resting(ask.seq, guard.name, guard.costly)
 
     def read(self, spans: Sequence[Span]) -> None:
         """Show a decoded batch to the drafters that want to see it."""
@@ -91,13 +89,12 @@ class Speculator:
                 before = guard.total.accept.ms
                 guard.accept(seq, verdict)
                 record.statistics[guard.name].accept.add(guard.total.accept.ms - before)
-        record.judged(verdict, self._step_ms)
+        record.judged(verdict)
 
     def stepped(self, rows: Mapping[SeqId, int], ms: float, reading: bool) -> None:
         """A step is over: what it took, for the planner to learn from."""
         if not reading:
             self.widths.setdefault(sum(rows.values()), Calls()).add(ms)
-            self._step_ms = ms / max(1, len(self._verdicts))
         self.planner.observe(Step(rows, ms, reading, self._verdicts, self._offers, self._spent))
         self._verdicts, self._offers, self._spent = {}, {}, {}
         for seq in self._ended:
@@ -114,62 +111,25 @@ class Speculator:
         return {name: statistics.usage() for name, statistics in record.statistics.items()}
 
 
-class _Silence:
-    """A drafter that has had nothing right to say for a while is asked only every so many steps.
-
-    Asking costs tens of microseconds: beside a step of a small model that is the one thing that makes it slower,
-    beside one of a large model it is nothing, and the drafter is asked every time.
-    """
-
-    PATIENCE = 4
-    """Vain asks in a row before waiting begins."""
-    SHARE = 0.003
-    """What vain asking may take of the time of a step."""
-    LONGEST = 7
-
-    def __init__(self) -> None:
-        self._n_vain = 0
-        self._wait = 0
-
-    def waits(self) -> bool:
-        if self._wait > 0:
-            self._wait -= 1
-            return True
-        return False
-
-    def heard(self, right: bool, spent_ms: float, step_ms: float) -> None:
-        """An ask took so long, in steps that take so long; `right` tells whether its first token was."""
-        self._n_vain = 0 if right else self._n_vain + 1
-        if self._n_vain >= self.PATIENCE:
-            self._wait = self.LONGEST if step_ms <= 0 else min(self.LONGEST, int(spent_ms / (self.SHARE * step_ms)))
-
-
 class _SessionRecord:
     """The statistics of one request, and the offers of its latest step."""
 
     def __init__(self, guards: Sequence[Guard]) -> None:
         self.guards = guards
         self.statistics = {guard.name: DrafterStatistics() for guard in guards}
-        self.silence = {guard.name: _Silence() for guard in guards}
         self._totals = {guard.name: guard.total for guard in guards}
-        self._asked: dict[str, float] = {}
         self._offers: list[Draft] = []
         self._claims = Claims()
 
     def drafted(self, guard: Guard, draft: Draft, ms: float) -> None:
         own = self.statistics[guard.name]
         own.draft.add(ms)
-        self._asked[guard.name] = ms
         if draft:
             own.offer(draft)
             guard.total.offer(draft)
             self._offers.append(draft)
 
-    def judged(self, verdict: Verdict, step_ms: float) -> None:
-        right = {offer.source for offer in self._offers if offer.tokens[0] == verdict.tokens[0]}
-        for name, ms in self._asked.items():
-            self.silence[name].heard(name in right, ms, step_ms)
-        self._asked.clear()
+    def judged(self, verdict: Verdict) -> None:
         for offer in self._offers:
             pair = (self.statistics[offer.source], self._totals[offer.source])
             n_verified = len(verdict.draft) if offer.source == verdict.draft.source else 0

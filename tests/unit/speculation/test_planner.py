@@ -301,3 +301,23 @@ def test_the_fixed_planner_takes_the_most_promising_offer_within_its_bounds() ->
     plan = fixed.plan([Proposal(ask(), [offer(0.4), offer(0.9, 1), offer(0.8, 9, "best")])])
     assert plan[0] == offer(0.8, 9, "best").cut(4)
     assert expected_tokens(Draft((1, 2), (0.5, 0.5))) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(("step_ms", "fewest", "most"), [(1.0, 14, 20), (1000.0, 100, 100)])
+def test_a_drafter_that_is_never_right_is_asked_less_where_asking_costs(step_ms: float, fewest: int, most: int) -> None:
+    """Beside a short step asking is dear, beside a long one it is nothing."""
+    p = planner()
+
+    def asks(n: int, said: int) -> int:
+        asked = 0
+        for _ in range(n):
+            spent, offers = {}, []
+            if not p.resting(0, "a", costly=False):
+                asked += 1
+                spent, offers = {"a": 0.03}, [Draft((7,), (0.1,), "a")]
+            p.observe(Step({0: 1}, step_ms, False, {0: Verdict(NO_DRAFT, (said,), 0)}, {0: offers}, {0: spent}))
+        return asked
+
+    assert fewest <= asks(100, said=8) <= most
+    assert asks(20, said=7) >= 12, "once it is right it is asked every time"
+    assert not FixedPlanner().resting(0, "a", costly=True), "who chose a fixed plan wants every draft"

@@ -87,25 +87,6 @@ def test_what_was_offered_but_not_verified_and_right_is_counted_as_missed() -> N
     assert missed == {"one": 2, "two": 2} if draft.source == "one" else {"one": 4, "two": 0}
 
 
-@pytest.mark.parametrize(("step_ms", "fewest", "most"), [(1e-9, 15, 20), (1e9, 100, 100)])
-def test_a_drafter_that_is_never_right_is_asked_less_where_asking_costs(step_ms: float, fewest: int, most: int) -> None:
-    """Beside a short step asking is dear, beside a long one it is nothing."""
-    one = Scripted("one", [7])
-    s = speculator(one, n_max=0)
-    s.begin(0, [1], "")
-
-    def ask_often(n: int, said: int) -> int:
-        before = one.calls.count("draft")
-        for _ in range(n):
-            s.draft([ask()])
-            s.accept(0, Verdict(NO_DRAFT, (said,), 0))
-            s.stepped({0: 1}, step_ms, False)
-        return one.calls.count("draft") - before
-
-    assert fewest <= ask_often(100, said=8) <= most
-    assert ask_often(20, said=7) >= 12, "once it is right it is asked every time"
-
-
 def test_a_slow_drafter_is_reported(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foretoken.speculation.guard.SLOW_MS", -1.0)
     s = speculator(Scripted("one", [5]))
