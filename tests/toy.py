@@ -222,7 +222,7 @@ class ToySampler:
         self.n_sampled = 0
         self.closed = False
 
-    def sample(self, row: int, among: NDArray[np.int32] | None = None) -> Token:
+    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
         self.n_sampled += 1
         logits = self._backend.logits(row).copy()
         if among is not None:

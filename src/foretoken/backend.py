@@ -44,7 +44,7 @@ class Snapshot:
 class Sampler(Protocol):
     """Chooses tokens; every call advances its state, so it is called once per emitted token."""
 
-    def sample(self, row: int, among: NDArray[np.int32] | None = None) -> Token:
+    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
         """The next token, out of the whole vocabulary or `among` these tokens."""
         ...
 

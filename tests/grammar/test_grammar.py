@@ -256,7 +256,7 @@ def test_samplers_choose_among_what_is_allowed(params: SamplingParams, tiny_mode
     model = tiny_model("llama")
     with Context(model, ContextConfig(n_ctx=64, n_threads=1)) as context:
         context.decode([Span(0, 0, [5, 6, 7], 1, 0)])
-        everything = np.arange(context.n_vocab, dtype=np.int32)
+        everything = np.arange(context.n_vocab)
         free, bound = context.sampler(params, []), context.sampler(params, [])
         assert [bound.sample(2, everything) for _ in range(8)] == [free.sample(2) for _ in range(8)]
         rng = np.random.default_rng(0)

@@ -50,7 +50,7 @@ class Engine:
         self._after_step = after_step
         self._loop = loop
         self._host = host
-        self._compiler = Compiler(lambda: guidance_tokenizer(self.vocabulary))
+        self.compiler = Compiler(lambda: guidance_tokenizer(self.vocabulary))
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
@@ -156,7 +156,7 @@ class Engine:
         """Everything about a request that takes time and may fail: its prompt as tokens, its grammar ready for use."""
         prompt = prompt_tokens(request, self.vocabulary, self.n_ctx)
         constraint = request.constraint
-        return prompt, None if constraint is None else self._compiler.compile(constraint)
+        return prompt, None if constraint is None else self.compiler.compile(constraint)
 
     def call(self, function: Callable[[Loop], T]) -> T:
         """Run a function on the engine's own thread, between steps, and return what it returns."""

@@ -59,15 +59,15 @@ class Compiler:
     def compile(self, constraint: Constraint) -> Grammar:
         """The grammar at its beginning; `InvalidRequest` carries the reason if it is none, or too costly."""
         source = _source(constraint)
-        matcher = LLMatcher(self._ready_tokenizer(), source, log_level=0, limits=_LIMITS)
+        matcher = LLMatcher(self.make_ready(), source, log_level=0, limits=_LIMITS)
         # Some grammars turn out to be empty, or too large, only when they are first used.
         matcher.compute_bitmask()
         if matcher.is_error():
             raise _refused(constraint, matcher.get_error())
         return Grammar(matcher)
 
-    def _ready_tokenizer(self) -> LLTokenizer:
-        """Made on first use: it takes a second for a large vocabulary, and most servers never need it."""
+    def make_ready(self) -> LLTokenizer:
+        """Take in the vocabulary, unless that was done; for a large one it takes a second, and stops other threads."""
         with self._lock:
             if self._tokenizer is None:
                 self._tokenizer = self._make_tokenizer()

@@ -21,11 +21,14 @@ class Grammar:
         """The same place in the same grammar, for another answer."""
         return Grammar(self._matcher.deep_copy())
 
-    def allowed(self) -> NDArray[np.int32]:
+    def allowed(self) -> NDArray[np.intp]:
         """Every token that may come next, in order; at the end of the grammar those that end the answer."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
-        return np.flatnonzero(np.unpackbits(bits, bitorder="little")).astype(np.int32)
+        found = np.flatnonzero(np.unpackbits(bits, bitorder="little").view(np.bool_))
+        if not len(found):
+            raise GrammarError("the grammar allows no token here, not even the end")
+        return found
 
     def accept(self, token: Token) -> None:
         self._matcher.consume_token(token)
@@ -51,7 +54,7 @@ class GrammarSampler:
         self._sampler = sampler
         self._grammar = grammar
 
-    def sample(self, row: int, among: NDArray[np.int32] | None = None) -> Token:
+    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
         allowed = self._grammar.allowed()
         token = self._sampler.sample(row, allowed if among is None else np.intersect1d(allowed, among))
         self._grammar.accept(token)

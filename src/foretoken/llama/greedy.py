@@ -24,7 +24,7 @@ class GreedySampler:
         """Whether nothing but biases comes before the choice."""
         return params.greedy and not params.dry_multiplier and not params.penalises
 
-    def sample(self, row: int, among: NDArray[np.int32] | None = None) -> Token:
+    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
         logits = self._logits(row)
         if among is not None:
             return self._best_of(logits, among)
@@ -37,8 +37,8 @@ class GreedySampler:
         logits[self._biased] = original
         return best
 
-    def _best_of(self, logits: NDArray[np.float32], among: NDArray[np.int32]) -> Token:
-        found = logits[among]
+    def _best_of(self, logits: NDArray[np.float32], among: NDArray[np.intp]) -> Token:
+        found = logits.take(among)
         for token, bias in zip(self._biased, self._bias, strict=True):
             found[among == token] += bias
         return int(among[found.argmax()])

@@ -37,14 +37,14 @@ class LlamaSampler:
         for token in history[-_reach(params, n_ctx) :]:
             llama_cpp.llama_sampler_accept(self._chain, token)
 
-    def sample(self, row: int, among: NDArray[np.int32] | None = None) -> Token:
+    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
         if among is None:
             return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
         # Only what may be chosen goes in: some samplers compute nonsense from logits of minus infinity.
         logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self._context, row), (self._n_vocab,))
         candidates = np.zeros(len(among), _CANDIDATE)
         candidates["id"] = among
-        candidates["logit"] = logits[among]
+        candidates["logit"] = logits.take(among)
         data = candidates.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data))
         array = llama_cpp.llama_token_data_array(data, len(candidates), -1, False)
         llama_cpp.llama_sampler_apply(self._chain, ctypes.byref(array))

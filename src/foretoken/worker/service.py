@@ -148,6 +148,8 @@ def _start(order: Order, reporter: Reporter) -> Engine | None:
     except ForetokenError as error:
         reporter.send(messages.Refused(str(error)))
         return None
+    # Now, while nobody waits for a token.
+    engine.compiler.make_ready()
     watch = Watch(engine, reporter, order.patience)
     widths_ms = engine.call(lambda loop: dict(loop.speculator.planner.outlook().curve))
     reporter.send(messages.Ready(properties_of(engine), widths_ms))
