@@ -90,6 +90,8 @@ class CacheConfig:
     """Of the machine's memory at most; 0 keeps only what slots still hold."""
     n_checkpoints: int = 32
     """States kept while reading one prompt at most (models with a recurrent state)."""
+    reuse: bool = True
+    """Whether a prompt may begin with what was computed for an earlier one."""
     gap: int = 64
     """Tokens that are rather read again than kept apart."""
 
@@ -109,7 +111,7 @@ class EngineConfig:
     kv_type_v: str | None = None
     unified: bool | None = None
     exact: bool | None = None
-    """Bit-exact whatever shares the batch; None is yes on CPU, no on a GPU."""
+    """Bit-exact whatever shares the batch. None tries on a CPU and not on a GPU; True insists, whatever it costs."""
     memory: MemoryChoice = "auto"
     checkpoints: Literal["auto", "on", "off"] = "auto"
     """Whether an automatic choice of memory must, or must not, be a state checkpoint."""

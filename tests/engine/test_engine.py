@@ -6,11 +6,13 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from foretoken import Chunk, Engine, Finish, Request, SamplingParams
+from foretoken.config import SpeculationConfig
 from foretoken.errors import ConfigError, EngineStopped, ForetokenError, InvalidRequest, PromptTooLong
 
 GREEDY = SamplingParams(temperature=0)
@@ -206,3 +208,19 @@ def test_control_tokens_are_text_only_where_they_are_asked_for(engine: Engine) -
     assert tokens_of(hidden) == tokens_of(shown) == [marker] * 3
     assert "".join(event.text for event in hidden if isinstance(event, Chunk)) == ""
     assert "".join(event.text for event in shown if isinstance(event, Chunk)) == "<|im_start|>" * 3
+
+
+def test_exactness_that_is_insisted_on_is_kept_whatever_it_costs(tiny_path: Callable[..., Path]) -> None:
+    """F16 weights give rows other bits in company: then there is no company."""
+    path = tiny_path("qwen35", "F16")
+    prompts = [f"def add_{i}(a, b):" * (i + 1) for i in range(3)]
+    requests = [Request(prompt, GREEDY, max_tokens=48, ignore_eos=True) for prompt in prompts]
+    with Engine.load(path, n_ctx=512, n_threads=1, speculation=SpeculationConfig(drafters=())) as engine:
+        assert not engine.assembly.exact
+        plain = [tokens_of(list(engine.generate(request))) for request in requests]
+    with Engine.load(path, n_ctx=512, n_threads=1, n_parallel=4, exact=True) as engine:
+        assert "one request at a time and no drafts" in engine.assembly.describe()
+        with ThreadPoolExecutor(6) as pool:
+            together = list(pool.map(lambda request: list(engine.generate(request)), requests * 2))
+    assert [tokens_of(events) for events in together] == plain * 2
+    assert all(event.usage.drafted == 0 for events in together for event in events if isinstance(event, Finish))

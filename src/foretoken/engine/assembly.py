@@ -32,15 +32,17 @@ class Assembly:
     memory: Memory
     exact: bool
     trials: tuple[Trial, ...]
+    alone: bool = False
+    """Exactness was insisted on for a model whose rows have other bits in company."""
 
     def describe(self) -> str:
         """What runs and what it guarantees, in one line."""
         config = self.context.config
-        promise = (
-            "exact: a token does not depend on what shares its batch"
-            if self.exact
-            else "fast: near ties may be decided differently when batches differ"
-        )
+        promise = "fast: near ties may be decided differently when batches differ"
+        if self.alone:
+            promise = "exact: weights of this kind give other bits in company, so one request at a time and no drafts"
+        elif self.exact:
+            promise = "exact: a token does not depend on what shares its batch"
         return (
             f"{self.model.name}, {config.n_sequences} x {config.n_ctx} tokens, "
             f"kv {config.kv_type_k}/{config.kv_type_v}, memory {self.memory.name}, "
@@ -71,7 +73,12 @@ def assemble(config: EngineConfig) -> Assembly:
     _check(config)
     model = Model(config.model)
     try:
-        return _assemble(config, model)
+        assembly = _assemble(config, model)
+        if not config.exact or assembly.exact:
+            return assembly
+        # What was cached by wide batches differs too: deciding near ties over again would not be enough.
+        assembly.context.close()
+        return replace(_assemble(replace(config, n_parallel=1), model), exact=True, alone=True)
     except BaseException:
         model.close()
         raise

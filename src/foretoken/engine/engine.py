@@ -80,6 +80,8 @@ class Engine:
         if "mtp" in resolve(config.speculation):
             config = replace(config, model=replace(config.model, load_mtp=True))
         assembly = assemble(config)
+        if assembly.alone:
+            config = _plain(config)
         host = EngineHost(config, assembly)
         try:
             speculator = _speculator(config, assembly, host, widths_ms)
@@ -249,6 +251,14 @@ def _speculator(
         cost = StepCost(widths_ms or calibrated(assembly))
         planner = AdaptivePlanner(cost, assembly.memory_cost, *bounds, settings.n_tries)
     return Speculator(drafters, planner, vocabulary.n_tokens, vocabulary.end_tokens)
+
+
+def _plain(config: EngineConfig) -> EngineConfig:
+    """Every row decoded the way one request alone decodes it."""
+    speculation = replace(config.speculation, drafters=())
+    return replace(
+        config, n_parallel=1, speculation=speculation, cache=replace(config.cache, n_host_bytes=0, reuse=False)
+    )
 
 
 def _hand_over(home: asyncio.AbstractEventLoop, events: asyncio.Queue[Event], event: Event) -> None:

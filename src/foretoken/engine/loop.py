@@ -70,6 +70,8 @@ class Loop:
         """Queue every choice of a request; each follows the grammar, if there is one, on its own."""
         if len(self.scheduler.queue) + request.n > self.config.max_queue:
             raise QueueFull(f"{len(self.scheduler.queue)} requests are waiting; try again later")
+        if not self.config.cache.reuse:
+            request = replace(request, cache_prompt=False)
         grammars = [grammar and grammar.copy() for _ in range(request.n)]
         sessions = [Session(request, choice, prompt, emit, own) for choice, own in enumerate(grammars)]
         self.scheduler.queue.extend(sessions)
