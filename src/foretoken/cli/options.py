@@ -67,8 +67,8 @@ MemoryOption = Annotated[
 ]  # fmt: skip
 Exact = Annotated[
     bool | None,
-    Option("--exact/--no-exact", help="The same text whatever shares the batch (default: where it is free, on a CPU). --exact insists: "
-           "weights whose bits depend on company are then answered one at a time, without drafts.",
+    Option("--exact/--no-exact", help="The same text whatever shares the batch (default: on a CPU if weights allow). "
+           "--exact insists: weights that do not are answered one request at a time, without drafts.",
            show_default=False, rich_help_panel=SPEED),
 ]  # fmt: skip
 CheckIntegrity = Annotated[
