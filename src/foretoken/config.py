@@ -88,6 +88,10 @@ class CacheConfig:
 
     n_host_bytes: int = field(default_factory=lambda: min(8 << 30, total_memory() // 8))
     """Of the machine's memory at most; 0 keeps only what slots still hold."""
+    n_disk_bytes: int = 0
+    """Likewise of a disk, where it survives a restart; 0 writes nothing."""
+    folder: Path | None = None
+    """Where on disk; None is the user's cache folder."""
     n_checkpoints: int = 32
     """States kept while reading one prompt at most (models with a recurrent state)."""
     reuse: bool = True

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from foretoken.cache import files
 from foretoken.cache.cache import StateCache
 from foretoken.cache.thrift import Thrift
 from foretoken.cache.tree import Node
@@ -66,7 +69,7 @@ class Conversations:
     tally: Tally = field(default_factory=Tally)
 
     def run(self, n_rounds: int) -> Tally:
-        self.system = self._message(20)
+        self.system = self.system or self._message(20)
         for _ in range(n_rounds):
             self._round()
         return self.tally
@@ -86,8 +89,8 @@ class Conversations:
                 self._step()
             if self.rng.random() < 0.15:
                 sessions[0].cancelled = True
-        while self._step():
-            pass
+        while self._step() or self.loop.scheduler.queue:
+            self.loop.cache.flush(10)  # Whoever waits for the disk need not wait any longer.
         finish(self.loop)
         for talk, request, answer in running:
             self._check(talk, request, answer)
@@ -146,6 +149,7 @@ def check_tree(cache: StateCache) -> None:
     """Raise unless the books agree with what is there, and the budget is kept."""
     n_bytes = 0
     n_token_bytes = 0
+    n_file_bytes = 0
     buffers: set[int] = set()
     for tree in cache._trees.values():
         assert tree.root.children, "an owner without anything kept"
@@ -154,16 +158,32 @@ def check_tree(cache: StateCache) -> None:
             n_token_bytes += node.edge.nbytes
             for entry in node.parts.values():
                 assert entry.node is node
-                assert not entry.n_users
+                assert entry.data is not None or entry.file is not None
+                assert cache.disk is not None or not entry.n_users
+                n_file_bytes += entry.file is not None and files.file_size(node.position, entry.n_bytes)
                 if entry.data is not None:
                     assert entry in cache.host
                     assert entry.data.base is None, "a view keeps more than it shows"
                     buffers.add(id(entry.data))
                     n_bytes += entry.data.nbytes
-    assert n_bytes == cache.host.n_bytes
-    assert len(buffers) == len(cache.host)
-    assert n_bytes + n_token_bytes == cache.n_bytes
+    if cache.disk is None:
+        assert n_bytes == cache.host.n_bytes
+        assert len(buffers) == len(cache.host)
+        assert n_bytes + n_token_bytes == cache.n_bytes
+    else:
+        # Those being read have their place on the host already.
+        assert n_bytes <= cache.host.n_bytes
+        assert cache.disk.tier.n_bytes <= n_file_bytes
+        assert cache.disk.n_bytes <= cache.disk.tier.budget
+        folder = cache.disk.archive.folder
+        assert sum(size for path in folder.glob("*.state*") if (size := _size(path))) <= cache.disk.tier.budget
     assert cache.n_bytes <= cache.host.budget
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
 
 
 def _check_node(node: Node) -> None:

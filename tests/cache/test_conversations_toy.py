@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foretoken.cache.archive import Archive
 from foretoken.config import CacheConfig
-from foretoken.memory import KINDS, Memory, Ring, Trim
+from foretoken.memory import KINDS, Checkpoint, Memory, Ring, Trim
 from foretoken.types import Token
 from tests import toy
 from tests.cache.conversations import Conversations, NoThrift, Tally
@@ -46,6 +49,30 @@ def run(kind: type[Memory], seed: int, attention: bool = True, budget: int | Non
     return Conversations(loop, oracle, rng, backend.n_vocab, END, backend.n_ctx).run(n_rounds)
 
 
+def run_with_restarts(kind: type[Memory], seed: int, folder: Path) -> None:
+    """The engine ends, politely or not, between rounds; another one with an empty memory takes over its folder."""
+    rng = random.Random(seed)
+    recurrent = kind is not Trim
+    oracle = oracle_for(recurrent, attention=True)
+    budgets = rng.choice(((3000, 10**6), (10**6, 6 * 4200), (10**6, 10**6)))
+    cache = CacheConfig(budgets[0], budgets[1], gap=rng.choice((1, 4)))
+    talks: Conversations | None = None
+    for _ in range(3):
+        backend = toy.ToyBackend(rng.randint(1, 2), recurrent=recurrent, n_outputs=64)
+        archive = Archive(folder, "toy")
+        loop = make_loop(backend, kind(backend), ToyPieces(END), archive=archive, cache=cache)
+        loop.cache.thrift = NoThrift()
+        if talks is None:
+            talks = Conversations(loop, oracle, rng, backend.n_vocab, END, backend.n_ctx)
+            talks.run(3)
+        else:
+            talks.loop = loop
+            before = talks.tally.cached
+            talks.run(3)
+            assert talks.tally.cached >= before
+        loop.cache.close()
+
+
 CASES = [(kind, attention) for kind in KINDS.values() for attention in (True, False) if attention or kind is not Trim]
 
 
@@ -54,6 +81,14 @@ CASES = [(kind, attention) for kind in KINDS.values() for attention in (True, Fa
 @given(seed=st.integers(0, 2**32))
 def test_answers_are_those_of_a_model_that_keeps_nothing(kind: type[Memory], attention: bool, seed: int) -> None:
     run(kind, seed, attention)
+
+
+@pytest.mark.parametrize("kind", [Trim, Checkpoint])
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_restart_changes_no_answer(kind: type[Memory], seed: int) -> None:
+    with TemporaryDirectory() as folder:
+        run_with_restarts(kind, seed, Path(folder))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind is not Ring])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foretoken.backend import Backend
+from foretoken.cache.archive import Archive
 from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.loop import Loop
 from foretoken.engine.session import Session
@@ -99,11 +100,16 @@ ADVERSARIES = ("random", "right", "half-right", "over-long", "empty", "raising",
 
 
 def make_loop(
-    backend: Backend, memory: Memory, pieces: object, drafters: Sequence[Drafter] = (), **settings: object
+    backend: Backend,
+    memory: Memory,
+    pieces: object,
+    drafters: Sequence[Drafter] = (),
+    archive: Archive | None = None,
+    **settings: object,
 ) -> Loop:
     config = EngineConfig(ModelConfig(Path("none")), **{"prefill_chunk": 7, "check_integrity": True, **settings})
     speculator = Speculator(drafters, FixedPlanner(n_max=16), backend.n_vocab, pieces.end_tokens)
-    return Loop(backend, memory, pieces, speculator, config)
+    return Loop(backend, memory, pieces, speculator, config, archive)
 
 
 def submit(loop: Loop, request: Request) -> tuple[list[Session], list[Answer]]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
 from foretoken.backend import Part
 from foretoken.cache.anchors import anchors
+from foretoken.cache.archive import Archive
+from foretoken.cache.disk import Disk, Fetch
+from foretoken.cache.find import Finder, Reuse
 from foretoken.cache.thrift import Thrift
 from foretoken.cache.tier import Tier
-from foretoken.cache.tree import Bytes, Entry, Match, Node, Tokens, Tree
+from foretoken.cache.tree import Entry, Match, Node, Tokens, Tree
+from foretoken.cache.worth import Worth
 from foretoken.config import CacheConfig
 from foretoken.errors import DecodeError
 from foretoken.memory import Memory
@@ -28,29 +32,13 @@ _PAYS = 3.0
 _PROMPT_SHARE = 8
 """The regular states of one prompt take at most one part in so many of the budget."""
 _MIN_SPACING = 512
-_ON_DISK_TOO = 0.1
-"""What an entry on the host is worth when a copy on disk would stay."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reuse:
-    """A position that a sequence can be brought to, and what from."""
-
-    position: int
-    state: Entry | None = None
-    cells: Entry | None = None
-    slot: SeqId | None = None
-    """Whose attention cells are used, if they are still on the device."""
-
-    @property
-    def entries(self) -> list[Entry]:
-        return [entry for entry in (self.state, self.cells) if entry is not None]
+_NOTHING = Tree()
 
 
 class StateCache:
-    """One tree per owner, all of them under one budget; used by the engine's thread alone."""
+    """One tree per owner, all of them under one budget per tier; used by the engine's thread alone."""
 
-    def __init__(self, memory: Memory, config: CacheConfig) -> None:
+    def __init__(self, memory: Memory, config: CacheConfig, archive: Archive | None = None) -> None:
         self.memory = memory
         self.backend = memory.backend
         self.config = config
@@ -58,8 +46,14 @@ class StateCache:
         self.thrift = Thrift()
         self.n_restored = 0
         """Tokens that were brought back from the host."""
+        self._finder = Finder(self.backend)
+        self._worth = Worth(self.backend)
         self._trees: dict[str, Tree] = {}
         self._pins: dict[SeqId, tuple[str, Node]] = {}
+        self.disk: Disk | None = None
+        if archive is not None:
+            self.disk = Disk(archive, config.n_disk_bytes, self._worth)
+            self._remember(archive)
 
     @property
     def on(self) -> bool:
@@ -77,51 +71,35 @@ class StateCache:
     # Finding
 
     def match(self, owner: str, text: Sequence[Token] | Tokens) -> Match:
-        return self._trees.get(owner, _NOTHING).match(np.asarray(text, np.int32))
+        """How a text runs through what is kept for its owner; nothing of anybody else's is looked at."""
+        return self._trees.get(_key(owner), _NOTHING).match(np.asarray(text, np.int32))
 
-    def best(self, match: Match, limit: int, without: SeqId | None = None) -> Reuse:
-        """The longest prefix, of at most `limit` tokens, that can be had from the host or from some slot."""
-        if not self.backend.recurrent and match.depth > 0:
-            # Attention cells can be cut to any length.
-            position = min(match.depth, limit)
-            if found := self._with_cells(position, match.tip, None, without):
-                return found
-        for node in match.nodes:
-            position = min(node.position, limit)
-            state = self._state(node)
-            if position == 0 or (self.backend.recurrent and (state is None or node.position > limit)):
-                continue
-            if not self.backend.attention:
-                return Reuse(position, state)
-            if found := self._with_cells(position, node, state, without):
-                return found
-        return Reuse(0)
+    def best(self, match: Match, limit: int) -> Reuse:
+        return self._finder.best(match, limit)
 
     def state_within(self, match: Match, limit: int) -> Reuse:
-        """The longest kept state of at most `limit` tokens, for a slot that has the attention cells itself."""
-        for node in match.nodes:
-            if node.position <= limit and (state := self._state(node)):
-                return Reuse(node.position, state)
-        return Reuse(0)
+        return self._finder.state_within(match, limit)
 
-    def _state(self, node: Node) -> Entry | None:
-        state = node.parts.get("state")
-        return state if state is not None and state.data is not None else None
-
-    def _with_cells(self, position: int, node: Node, state: Entry | None, without: SeqId | None) -> Reuse | None:
-        """Where the attention cells of a prefix can be had: from a slot, which moves fewer bytes, or from the host."""
-        if not node.n_sources:
+    def fetch(self, match: Match, limit: int, beyond: int) -> Fetch | None:
+        """Have read from disk what would take a prompt further than `beyond`; None when nothing would."""
+        if self.disk is None:
             return None
-        kept: Entry | None = None
-        for below in node.below():
-            for slot in below.slots:
-                if slot != without and self.backend.length(slot) >= position:
-                    return Reuse(position, state, slot=slot)
-            cells = below.parts.get("cells")
-            usable = self.backend.cells_complete or below.position == position
-            if cells and cells.data is not None and usable and (kept is None or cells.n_bytes < kept.n_bytes):
-                kept = cells
-        return Reuse(position, state, kept) if kept else None
+        found = self._finder.best(match, limit, on_disk=True)
+        if found.position - beyond < self.config.gap:
+            return None
+        fetch = Fetch()
+        with self.using(found):
+            for entry in found.entries:
+                if entry.data is None and (self.disk.is_reading(entry) or self._reserve(entry)):
+                    self.disk.read(entry, fetch)
+        return fetch if fetch.pending else None
+
+    def _reserve(self, entry: Entry) -> bool:
+        """Take the place on the host that an entry will need."""
+        if not self._make_room(entry.n_bytes, math.inf):
+            return False
+        self.host.add(entry, entry.n_bytes)
+        return True
 
     # Using
 
@@ -162,9 +140,9 @@ class StateCache:
 
     def pin(self, seq: SeqId, owner: str, text: Sequence[Token]) -> None:
         """A slot's own memory now holds this prefix, and nothing that it held before beyond it."""
-        node = self._node(owner, np.asarray(text, np.int32)) if self.on and text else None
+        node = self._node(_key(owner), np.asarray(text, np.int32)) if self.on and text else None
         if node is not None:
-            self._pin(seq, owner, node)
+            self._pin(seq, _key(owner), node)
         else:
             self.unpin(seq)
 
@@ -173,21 +151,21 @@ class StateCache:
         if pinned := self._pins.pop(seq, None):
             self._unpin(seq, *pinned)
 
-    def _pin(self, seq: SeqId, owner: str, node: Node) -> None:
+    def _pin(self, seq: SeqId, key: str, node: Node) -> None:
         before = self._pins.get(seq)
         if before is not None and before[1] is node:
             return
-        self._pins[seq] = (owner, node)
+        self._pins[seq] = (key, node)
         node.slots.add(seq)
         node.count_source(1)
         # Last: as long as it held nothing the new node could have gone with the old one.
         if before is not None:
             self._unpin(seq, *before)
 
-    def _unpin(self, seq: SeqId, owner: str, node: Node) -> None:
+    def _unpin(self, seq: SeqId, key: str, node: Node) -> None:
         node.slots.discard(seq)
         node.count_source(-1)
-        self._prune(owner, node)
+        self._prune(key, node)
 
     # Keeping
 
@@ -207,125 +185,162 @@ class StateCache:
         """Keep the recurrent state of a slot that stands at the end of this text."""
         if not self.on or not self.backend.recurrent:
             return
-        node = self._node(owner, np.asarray(text, np.int32))
+        key = _key(owner)
+        node = self._node(key, np.asarray(text, np.int32))
         if node is None:
             return
-        self._pin(seq, owner, node)
+        self._pin(seq, key, node)
         if known := node.parts.get("state"):
             self.host.touch(known)
         elif must or self.thrift.affordable:
-            self._export(seq, owner, node, "state")
+            self._export(seq, key, node, "state")
 
-    def keep_all(self, seq: SeqId, owner: str, text: Sequence[Token], others_wait: bool) -> None:
-        """Keep the attention cells too: this text is about to leave the device."""
-        if not self.on or len(text) < self.config.gap:
-            return
+    def keep_all(self, seq: SeqId, owner: str, text: Sequence[Token], others_wait: bool) -> bool:
+        """Keep the attention cells too; False when that has to wait until there is time for it."""
         tokens = np.asarray(text, np.int32)
-        gain = len(tokens) - self.best(self.match(owner, tokens), len(tokens), without=seq).position
+        key = _key(owner)
+        kept = self._finder.best(self.match(owner, tokens), len(tokens), without=seq, on_disk=True)
+        gain = len(tokens) - kept.position
+        if not self.on or gain < self.config.gap:
+            return True
+        if others_wait and not self.thrift.affordable:
+            return False
         n_bytes = sum(self.backend.export_size(seq, part) for part in self._parts)
-        affordable = self.thrift.affordable or not others_wait
-        if gain < self.config.gap or not affordable or not self.thrift.pays(gain, n_bytes, _PAYS):
-            return
-        node = self._node(owner, tokens)
-        if node is None:
-            return
-        self._pin(seq, owner, node)
-        for part in self._parts:
-            if part not in node.parts and not self._export(seq, owner, node, part):
-                break
+        if not self.thrift.pays(gain, n_bytes, _PAYS):
+            return True
+        node = self._node(key, tokens)
+        if node is not None:
+            self._pin(seq, key, node)
+            for part in self._parts:
+                if part not in node.parts and not self._export(seq, key, node, part):
+                    break
+        return True
 
     @property
     def _parts(self) -> list[Part]:
         parts: list[tuple[Part, bool]] = [("cells", self.backend.attention), ("state", self.backend.recurrent)]
         return [part for part, there in parts if there]
 
-    def _export(self, seq: SeqId, owner: str, node: Node, part: Part) -> bool:
-        """Copy a part of a sequence to the host, if it may have the room."""
-        if part == "cells" and self.backend.cells_complete:
-            self._drop_shorter_cells(owner, node)
-        n_bytes = self.backend.export_size(seq, part)
-        if not self._make_room(n_bytes, node.position - self._restorable_above(node)):
-            self._prune(owner, node)
+    def _export(self, seq: SeqId, key: str, node: Node, part: Part) -> bool:
+        """Copy a part of a sequence to the host, if it may have the room; from there it goes to disk."""
+        if part == "cells":
+            self._drop_shorter_cells(node, self.disk is None)
+        worth = node.position - self._worth.restorable_above(node)
+        if not self._make_room(self.backend.export_size(seq, part), worth):
             return False
         started = time.perf_counter()
         data = self.backend.export(seq, part)
         self.thrift.copied(data.nbytes, (time.perf_counter() - started) * 1e3)
-        self._add(node, part, data)
+        entry = self._attach(node, Entry(node, part, data.nbytes, data))
+        self.host.add(entry, data.nbytes)
+        if self.disk is not None and (victims := self.disk.victims(entry)) is not None:
+            for other in victims:
+                self._leave_disk(other)
+            self.disk.write(entry, key)
         return True
 
-    def _add(self, node: Node, part: Part, data: Bytes) -> Entry:
-        entry = node.parts[part] = Entry(node, part, data.nbytes, data)
-        if part == "cells":
+    def _attach(self, node: Node, entry: Entry) -> Entry:
+        node.parts[entry.part] = entry
+        if entry.part == "cells":
             node.count_source(1)
-        self.host.add(entry)
         return entry
 
-    def _drop_shorter_cells(self, owner: str, node: Node) -> None:
+    def _drop_shorter_cells(self, node: Node, for_good: bool) -> None:
         """Cells of a longer text hold those of its beginnings."""
+        if not self.backend.cells_complete:
+            return
         for above in list(node.path)[1:]:
-            if cells := above.parts.get("cells"):
-                self._drop(cells, owner)
+            cells = above.parts.get("cells")
+            if cells is not None and not cells.n_users:
+                self._drop(cells) if for_good else self._leave_host(cells)
+
+    # Disk
+
+    def collect(self) -> None:
+        """See what the disk has done."""
+        if self.disk is None:
+            return
+        for entry, sound in self.disk.collect():
+            if not sound:
+                self.disk.forget(entry)
+                if entry.data is None:
+                    self._drop(entry)
+            elif entry.part == "cells":
+                # Only now: had the machine stopped before, the shorter ones would have been all there was.
+                self._drop_shorter_cells(entry.node, for_good=True)
+
+    def _remember(self, archive: Archive) -> None:
+        """Put what is on disk from before into the tree."""
+        assert self.disk is not None
+        for found in archive.scan():
+            node = self._node(found.owner, found.tokens)
+            if node is None or found.part in node.parts:
+                archive.remove(found.path)
+                continue
+            entry = self._attach(node, Entry(node, found.part, found.n_bytes, None, found.path))
+            self.disk.tier.add(entry, found.n_file_bytes)
+        for entry in self.disk.tier.victims(0, math.inf, self._worth.on_disk) or ():
+            self._leave_disk(entry)
+
+    def flush(self, seconds: float) -> None:
+        """Wait until what is kept is on disk."""
+        if self.disk is not None:
+            self.disk.archive.flush(seconds)
+
+    def close(self) -> None:
+        if self.disk is not None:
+            self.disk.archive.close()
 
     # Forgetting
 
     def _make_room(self, n_bytes: int, worth: float) -> bool:
-        victims = self.host.victims(n_bytes, worth, self._worth, self._n_token_bytes)
+        victims = self.host.victims(n_bytes, worth, self._worth.on_host, self._n_token_bytes)
         for entry in victims or ():
-            self._drop(entry)
+            self._leave_host(entry)
         return victims is not None
 
-    def _drop(self, entry: Entry, owner: str | None = None) -> None:
+    def _leave_host(self, entry: Entry) -> None:
+        self.host.drop(entry)
+        entry.data = None
+        if entry.file is None:
+            self._drop(entry)
+
+    def _leave_disk(self, entry: Entry) -> None:
+        assert self.disk is not None
+        self.disk.forget(entry)
+        if entry.data is None:
+            self._drop(entry)
+
+    def _drop(self, entry: Entry) -> None:
         """Forget an entry for good."""
         self.host.drop(entry)
         entry.data = None
+        if self.disk is not None:
+            self.disk.forget(entry)
         node = entry.node
-        if node.parts.pop(entry.part, None) is not None and entry.part == "cells":
+        if node.parts.get(entry.part) is not entry:
+            return
+        del node.parts[entry.part]
+        if entry.part == "cells":
             node.count_source(-1)
-        self._prune(owner if owner is not None else self._owner_of(node), node)
-
-    def _owner_of(self, node: Node) -> str:
         root = list(node.path)[-1]
-        return next(owner for owner, tree in self._trees.items() if tree.root is root)
+        self._prune(next(key for key, tree in self._trees.items() if tree.root is root), node)
 
-    def _prune(self, owner: str, node: Node) -> None:
-        tree = self._trees[owner]
+    def _prune(self, key: str, node: Node) -> None:
+        tree = self._trees[key]
         tree.prune(node)
         if tree.empty:
-            del self._trees[owner]
+            del self._trees[key]
 
-    def _node(self, owner: str, text: Tokens) -> Node | None:
+    def _node(self, key: str, text: Tokens) -> Node | None:
         """The node of a prefix, made if there is room for its tokens."""
-        n_new = len(text) - self.match(owner, text).depth
+        tree = self._trees.get(key, _NOTHING)
+        n_new = len(text) - tree.match(text).depth
         if n_new and not self._make_room(n_new * text.itemsize, math.inf):
             return None
-        return self._trees.setdefault(owner, Tree()).insert(text)
-
-    # What an entry is worth: the tokens that would have to be read again without it
-
-    def _worth(self, entry: Entry) -> float:
-        node = entry.node
-        if entry.part == "state":
-            useful = node.n_sources > 0 or not self.backend.attention
-            worth = float(node.position - self._restorable_above(node)) if useful else 0.0
-        else:
-            worth = float(self._deepest(node, 0) - self._deepest(node, 1))
-        return worth * (_ON_DISK_TOO if entry.data is not None and entry.file is not None else 1.0)
-
-    def _deepest(self, node: Node, n_fewer: int) -> int:
-        """How far this prefix could be restored if it had fewer sources of attention cells."""
-        for above in node.path:
-            known = "state" in above.parts or not self.backend.recurrent
-            if known and above.n_sources > n_fewer:
-                return above.position
-        return 0
-
-    def _restorable_above(self, node: Node) -> int:
-        """The nearest position before a node that could be restored."""
-        for above in list(node.path)[1:]:
-            known = "state" in above.parts or not self.backend.recurrent
-            if known and (above.n_sources or not self.backend.attention):
-                return above.position
-        return 0
+        return self._trees.setdefault(key, Tree()).insert(text)
 
 
-_NOTHING = Tree()
+def _key(owner: str) -> str:
+    """How an owner is called in the tree and on disk."""
+    return hashlib.blake2b(owner.encode(), person=b"foretoken-owner", digest_size=16).hexdigest()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from foretoken.cache.tree import Entry
 
-Worth = Callable[[Entry], float]
+WorthOf = Callable[[Entry], float]
 """Tokens that would have to be read again without an entry."""
 
 _MANY = 256
@@ -25,28 +25,30 @@ class Tier:
         self.budget = budget
         self.n_bytes = 0
         self.n_evicted = 0
+        self._sizes: dict[Entry, int] = {}
         self._used: dict[Entry, float] = {}
         self._clock = 0.0
 
     def __contains__(self, entry: Entry) -> bool:
-        return entry in self._used
+        return entry in self._sizes
 
     def __len__(self) -> int:
-        return len(self._used)
+        return len(self._sizes)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry, n_bytes: int) -> None:
+        self._sizes[entry] = n_bytes
         self._used[entry] = self._clock
-        self.n_bytes += entry.n_bytes
+        self.n_bytes += n_bytes
 
     def touch(self, entry: Entry) -> None:
         if entry in self._used:
             self._used[entry] = self._clock
 
     def drop(self, entry: Entry) -> None:
-        if self._used.pop(entry, None) is not None:
-            self.n_bytes -= entry.n_bytes
+        self.n_bytes -= self._sizes.pop(entry, 0)
+        self._used.pop(entry, None)
 
-    def victims(self, n_bytes: int, worth: float, worth_of: Worth, extra: int = 0) -> list[Entry] | None:
+    def victims(self, n_bytes: int, worth: float, worth_of: WorthOf, extra: int = 0) -> list[Entry] | None:
         """Who must go so that `n_bytes` fit; None when they cannot fit, or are worth less than who would have to go.
 
         `extra` bytes are held besides the entries.
@@ -54,26 +56,26 @@ class Tier:
         missing = self.n_bytes + extra + n_bytes - self.budget
         if missing <= 0:
             return []
-        if n_bytes + extra > self.budget:
-            return None
-        free = [(entry, used) for entry, used in self._used.items() if not entry.n_users]
-        ranks = sorted(
-            ((used + worth_of(entry) / entry.n_bytes, entry) for entry, used in free), key=lambda pair: pair[0]
-        )
-        wanted = missing + (int(self.budget * _SLACK) if len(ranks) > _MANY else 0)
         limit = self._clock + worth / max(1, n_bytes)
+        ranked = sorted(
+            ((self._rank(entry, worth_of), entry) for entry in self._sizes if not entry.n_users),
+            key=lambda pair: pair[0],
+        )
+        candidates = [(rank, entry) for rank, entry in ranked if rank <= limit]
+        wanted = missing + (int(self.budget * _SLACK) if len(ranked) > _MANY else 0)
         gone: list[Entry] = []
         freed = 0
-        for rank, entry in ranks:
-            if freed >= wanted or (rank > limit and freed >= missing):
+        for rank, entry in candidates:
+            if freed >= wanted:
                 break
-            if rank > limit:
-                return None
             gone.append(entry)
-            freed += entry.n_bytes
+            freed += self._sizes[entry]
             last = rank
         if freed < missing:
             return None
         self._clock = max(self._clock, last)
         self.n_evicted += len(gone)
         return gone
+
+    def _rank(self, entry: Entry, worth_of: WorthOf) -> float:
+        return self._used[entry] + worth_of(entry) / self._sizes[entry]

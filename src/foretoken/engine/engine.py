@@ -20,6 +20,7 @@ from foretoken.engine.assembly import Assembly, assemble
 from foretoken.engine.calibration import calibrated
 from foretoken.engine.host import EngineHost
 from foretoken.engine.loop import Loop
+from foretoken.engine.persistence import open_archive
 from foretoken.engine.session import Emit
 from foretoken.engine.validation import prompt_tokens
 from foretoken.errors import EngineStopped
@@ -85,6 +86,7 @@ class Engine:
         host = EngineHost(config, assembly)
         try:
             speculator = _speculator(config, assembly, host, widths_ms)
+            archive = open_archive(config.cache, assembly)
         except BaseException:
             host.close()
             assembly.close()
@@ -94,8 +96,11 @@ class Engine:
             log.warning("states of this model cannot be kept outside its slots; prompts are shared within slots only")
             config = replace(config, cache=replace(config.cache, n_host_bytes=0))
         vocabulary = assembly.model.vocabulary
-        loop = Loop(assembly.context, assembly.memory, vocabulary, speculator, config)
-        return cls(assembly, loop, host, after_step)
+        loop = Loop(assembly.context, assembly.memory, vocabulary, speculator, config, archive)
+        engine = cls(assembly, loop, host, after_step)
+        if archive is not None:
+            archive.wake = engine.wake
+        return engine
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -173,12 +178,21 @@ class Engine:
         self._send(command)
         return future.result()
 
+    def wake(self) -> None:
+        """Have a thread that waits look again whether there is something to do."""
+        with contextlib.suppress(EngineStopped):
+            self._send(lambda: None)
+
+    def flush(self, seconds: float) -> None:
+        """Wait until what is kept of finished requests is on disk."""
+        self._loop.cache.flush(seconds)
+
     def close(self) -> None:
         """Stop after the current step; requests in flight end with an error event."""
         self._closing = True
-        with contextlib.suppress(EngineStopped):
-            self._send(lambda: None)
+        self.wake()
         self._thread.join()
+        self._loop.cache.close()
         self._host.close()
         self.assembly.close()
 
@@ -200,9 +214,8 @@ class Engine:
         def cancel() -> None:
             for session in sessions:
                 session.cancelled = True
-            # Wakes a waiting thread; a busy one looks at the flags before its next step.
-            with contextlib.suppress(EngineStopped):
-                self._send(lambda: None)
+            # A busy thread looks at the flags before its next step.
+            self.wake()
 
         return cancel
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from foretoken.backend import Backend
+from foretoken.cache.archive import Archive
 from foretoken.cache.cache import StateCache
 from foretoken.config import EngineConfig
 from foretoken.engine.logprobs import logprobs
@@ -47,13 +48,14 @@ class Loop:
         pieces: Pieces,
         speculator: Speculator,
         config: EngineConfig,
+        archive: Archive | None = None,
     ) -> None:
         self.backend = backend
         self.memory = memory
         self.pieces = pieces
         self.speculator = speculator
         self.config = config
-        self.cache = StateCache(memory, config.cache)
+        self.cache = StateCache(memory, config.cache, archive)
         self.scheduler = Scheduler(memory, backend.n_sequences, self.cache, pieces.end_tokens)
         self.n_decodes = 0
         self.totals = Totals()
@@ -62,7 +64,8 @@ class Loop:
 
     @property
     def idle(self) -> bool:
-        return not self.scheduler.queue and not self.scheduler.active
+        """Whether there is nothing to compute: nobody is there, or whoever is waits for the disk."""
+        return not self.scheduler.active and all(session.fetching for session in self.scheduler.queue)
 
     def submit(
         self, request: Request, prompt: list[Token], emit: Emit, grammar: Grammar | None = None

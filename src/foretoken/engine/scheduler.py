@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from foretoken.backend import Span
 from foretoken.cache.anchors import message_ends
-from foretoken.cache.cache import Reuse, StateCache
+from foretoken.cache.cache import StateCache
+from foretoken.cache.find import Reuse
 from foretoken.cache.tree import Match
 from foretoken.engine.sequence import Sequence as Tokens
 from foretoken.engine.sequence import n_shared
@@ -58,18 +59,28 @@ class Scheduler:
 
     def admit(self) -> list[Slot]:
         """Give free slots to waiting sessions, first come first served; returns the slots just taken."""
+        self.cache.collect()
         taken = []
-        while self.queue and (free := [slot for slot in self.slots if slot.free]):
-            session = self.queue.popleft()
-            slot, reuse = self._choose(free, session)
+        for session in list(self.queue):
+            free = [slot for slot in self.slots if slot.free]
+            if not free:
+                break
+            if session.fetching:
+                continue
+            slot, reuse, match = self._choose(free, session)
+            if match is not None and session.fetch is None:
+                session.fetch = self.cache.fetch(match, len(session.prompt) - 1, reuse.position)
+                if session.fetching:
+                    continue
+            self.queue.remove(session)
             self._prepare(slot, session, reuse)
             taken.append(slot)
         return taken
 
-    def _choose(self, free: Sequence[Slot], session: Session) -> tuple[Slot, Reuse]:
+    def _choose(self, free: Sequence[Slot], session: Session) -> tuple[Slot, Reuse, Match | None]:
         """The slot that saves the most work, then the one unused for longest; and what its memory can start from."""
         if not session.may_reuse:
-            return min(free, key=lambda slot: slot.last_used), Reuse(0)
+            return min(free, key=lambda slot: slot.last_used), Reuse(0), None
         # The last token of a prompt is always decoded: its logits are wanted.
         limit = len(session.prompt) - 1
         match = self.cache.match(session.request.owner, session.prompt[:limit])
@@ -77,8 +88,8 @@ class Scheduler:
         slot, own = max(options, key=lambda option: (option[1].position, -option[0].last_used))
         other = self.cache.best(match, limit)
         if own.position >= other.position:
-            return slot, own
-        return min(free, key=lambda slot: slot.last_used), other
+            return slot, own, match
+        return min(free, key=lambda slot: slot.last_used), other, match
 
     def _own(self, slot: Slot, session: Session, match: Match, limit: int) -> Reuse:
         """What a slot's own memory can go back to: where it stands, what it protects, or a state kept of its text."""
@@ -101,7 +112,8 @@ class Scheduler:
             else:
                 n_cached = self.memory.rewind(slot.id, reuse.position)
         slot.sequence = Tokens(list(session.prompt), n_cached)
-        slot.session, slot.owner, slot.keeps = session, session.request.owner, session.may_reuse
+        slot.session, slot.owner = session, session.request.owner
+        slot.keeps, slot.kept = session.may_reuse, True
         session.n_cached = n_cached
         if slot.keeps:
             self.cache.pin(slot.id, slot.owner, session.prompt[:n_cached])
@@ -120,10 +132,14 @@ class Scheduler:
 
     def finished(self, slot: Slot) -> None:
         """A slot is free; what it holds can serve others."""
-        if slot.keeps and not slot.sequence.shifted:
-            self.cache.pin(slot.id, slot.owner, slot.sequence.held)
-        else:
-            self.cache.unpin(slot.id)
+        self.cache.pin(slot.id, slot.owner, slot.sequence.held if slot.keeps else [])
+        slot.kept = not slot.keeps or self.cache.disk is None
+        self._persist(slot)
+
+    def _persist(self, slot: Slot) -> None:
+        """Copy what a free slot holds to where it survives a restart, as soon as there is time."""
+        if not slot.kept:
+            slot.kept = self.cache.keep_all(slot.id, slot.owner, slot.sequence.held, others_wait=bool(self.active))
 
     def _follow(self, slot: Slot, session: Session) -> None:
         """Wait for whoever reads the longest part of this prompt anyway, if that is worth waiting for."""
@@ -173,8 +189,10 @@ class Scheduler:
 
     def keep_states(self) -> None:
         """Keep the state of every slot that stands where it will be wanted again."""
-        for slot in self.active:
+        for slot in self.slots:
             session, sequence = slot.session, slot.sequence
+            if session is None:
+                self._persist(slot)
             if session is None or slot.follows is not None:
                 continue
             while session.stops and session.stops[0] <= sequence.n_cached:

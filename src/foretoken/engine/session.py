@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from foretoken.backend import Sampler
+from foretoken.cache.disk import Fetch
 from foretoken.engine.text import TextStream
 from foretoken.grammar.grammar import Grammar
 from foretoken.types import Chunk, DrafterUsage, Event, Finish, FinishReason, Request, Step, Token, TokenInfo, Usage
@@ -27,6 +28,8 @@ class Session:
     sampler: Sampler | None = None
     fault: str | None = None
     """Why the answer could not go on, if that was the request's own doing."""
+    fetch: Fetch | None = None
+    """What is being read from disk for this prompt; it waits in the queue meanwhile."""
     stops: list[int] = field(default_factory=list)
     """Positions of the prompt, in order, at which reading stops for a moment so that the state there can be kept."""
     cancelled: bool = False
@@ -60,6 +63,10 @@ class Session:
     def scoring(self) -> bool:
         """Whether the prompt's own probabilities are wanted: then every row of it gets logits."""
         return self.prefilling and self.request.prompt_logprobs is not None
+
+    @property
+    def fetching(self) -> bool:
+        return self.fetch is not None and bool(self.fetch.pending)
 
     @property
     def may_reuse(self) -> bool:

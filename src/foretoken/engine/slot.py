@@ -32,6 +32,8 @@ class Slot:
     """Whose tokens these are: another owner's session finds the slot empty."""
     keeps: bool = False
     """Whether what the slot holds may be kept when the slot is needed for something else."""
+    kept: bool = True
+    """Whether what the slot holds need not be written to disk (again)."""
 
     @property
     def free(self) -> bool:

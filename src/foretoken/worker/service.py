@@ -37,6 +37,7 @@ from foretoken.worker.watch import Watch
 log = logging.getLogger("foretoken.worker")
 
 _READ_SIZE = 1 << 20
+_FLUSH_SECONDS = 3.0
 _COMPILERS = 2
 
 
@@ -179,6 +180,7 @@ def main() -> None:
     engine = _start(first[0], reporter) if first else None
     if engine is not None:
         _serve(Service(engine, reporter), orders)
+        engine.flush(_FLUSH_SECONDS)
     reporter.finish()
     # Nothing here needs an orderly end, and a step under way would delay it.
     os._exit(1 if engine is None else 0)
