@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 MemoryChoice = Literal["auto", "trim", "fork", "checkpoint", "checkpoint-host", "ring"]
 FlashAttention = Literal["auto", "on", "off"]
+Pooling = Literal["none", "mean", "cls", "last", "rank"]
 
 DEFAULT_CONTEXT = 8192
 """Per slot, where the model was trained for at least that much."""
@@ -127,5 +128,9 @@ class EngineConfig:
     """Pending tokens beyond which nothing is drafted: a cut would decode all of them again."""
     speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
+    embeddings: bool = False
+    """Offer embeddings beside answers; a model that cannot answer offers them anyway."""
+    pooling: Pooling | Literal["auto"] = "auto"
+    """How the vectors of a text's tokens become one; auto is the model's own way."""
     check_integrity: bool = False
     """Prove after every step that memory holds what the engine believes (slow: for debugging)."""

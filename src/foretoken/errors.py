@@ -26,6 +26,10 @@ class ConfigError(ForetokenError):
     """A setting is wrong, or contradicts the model or another setting."""
 
 
+class EncoderOnly(ConfigError):
+    """The model looks at whole texts and cannot continue one."""
+
+
 class InvalidRequest(ForetokenError):
     """The request can never be served as it is."""
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from foretoken.server.anthropic.bodies import CountBody, MessagesBody
 from foretoken.server.chat import ChatBody
 from foretoken.server.completion import CompletionBody
+from foretoken.server.embedding.bodies import EmbeddingBody, RerankBody
 from foretoken.server.fields import REFUSED, WITHOUT_EFFECT
 from foretoken.server.native_bodies import (
     DetokenizeBody,
@@ -29,6 +30,9 @@ ENDPOINTS: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "/v1/messages/count_tokens": (CountBody, {"messages": MESSAGES}),
     "/v1/responses": (ResponsesBody, {"input": "Hi", "max_output_tokens": 2}),
     "/v1/responses/input_tokens": (ResponsesBody, {"input": "Hi"}),
+    "/v1/embeddings": (EmbeddingBody, {"input": "Hi"}),
+    "/embedding": (EmbeddingBody, {"content": ["Hi", [65, 66]]}),
+    "/v1/rerank": (RerankBody, {"query": "Hi", "documents": ["a", "b"]}),
     "/v1/completions": (CompletionBody, {"prompt": "Hi", "max_tokens": 2}),
     "/completion": (NativeCompletionBody, {"prompt": "Hi", "n_predict": 2}),
     "/infill": (InfillBody, {"input_prefix": "a", "input_suffix": "b", "n_predict": 2}),

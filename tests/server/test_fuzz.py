@@ -39,8 +39,15 @@ Case = tuple[str, bytes]
 @pytest.fixture(scope="module")
 def victim(model_path: Path) -> Iterator[RunningServer]:
     # Bodies that happen to be right should not take long either.
-    with running(model_path, ServerSettings(n_predict=16, max_choices=16, grace=2), n_ctx=128) as server:
+    with running(
+        model_path, ServerSettings(n_predict=16, max_choices=16, grace=2), n_ctx=128, embeddings=True
+    ) as server:
         yield server
+
+
+def cannot(answer: httpx.Response | schemathesis.Response) -> bool:
+    """Whether this is something that this model cannot do, whatever is asked."""
+    return answer.status_code == 501 and "rank" in answer.text
 
 
 def right_afterwards(server: RunningServer, engine: Engine) -> None:
@@ -61,7 +68,7 @@ def test_malformed(victim: RunningServer, engine: Engine, strategy: Callable[[],
         def check(case: Case) -> None:
             path, body = case
             answer = http.post(path, content=body)
-            assert answer.status_code < 500, f"{path} {body!r}: {answer.text}"
+            assert answer.status_code < 500 or cannot(answer), f"{path} {body!r}: {answer.text}"
             assert answer.content
             if answer.status_code >= 400:
                 assert answer.json()["error"]["message"]
@@ -87,7 +94,7 @@ def test_openapi_document(victim: RunningServer, engine: Engine, operation: sche
     @given(operation.as_strategy())
     def check(case: schemathesis.Case) -> None:
         answer = case.call(base_url=victim.url, timeout=SECONDS)
-        assert answer.status_code < 500, answer.text
+        assert answer.status_code < 500 or cannot(answer), answer.text
 
     check()
     right_afterwards(victim, engine)

@@ -10,6 +10,7 @@ from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
 from gguf.quants import quantize
 
 from .architectures import CATALOGUE, Value
+from .encoders import ENCODERS, Encoder
 from .tensors import Array, Tensor
 from .vocabulary import add_vocabulary, control_ids
 
@@ -23,7 +24,7 @@ SHY = 0.25  # how loud a control token is: random text should not end by chance
 
 def write(path: Path, arch: str, quant: str = "Q8_0", seed: int = 0) -> Path:
     """Writes the tiny model of an architecture to `path`, whole or not at all."""
-    architecture = CATALOGUE[arch]
+    architecture = CATALOGUE[arch] if arch in CATALOGUE else ENCODERS[arch]
     kind, file_type = QUANTS[quant]
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
@@ -35,6 +36,8 @@ def write(path: Path, arch: str, quant: str = "Q8_0", seed: int = 0) -> Path:
         for key, value in architecture.all_metadata().items():
             add_value(writer, f"{architecture.name}.{key}", value)
         add_vocabulary(writer)
+        if isinstance(architecture, Encoder):
+            writer.add_token_type_count(architecture.n_token_types)
         for tensor in architecture.tensors():
             add_tensor(writer, tensor, kind, seed)
         writer.write_header_to_file()
@@ -57,6 +60,8 @@ def add_value(writer: GGUFWriter, key: str, value: Value) -> None:
     """Adds one value of metadata with the type libllama reads it as."""
     if isinstance(value, list):
         writer.add_array(key, value)
+    elif isinstance(value, bool):
+        writer.add_bool(key, value)
     elif isinstance(value, float):
         writer.add_float32(key, value)
     else:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Option
@@ -15,7 +15,7 @@ from typer import Option
 from foretoken.cli import options
 from foretoken.cli.engine_options import takes_engine
 from foretoken.cli.server_options import LIMITS, LOGS, SERVER, takes_server
-from foretoken.config import MAX_QUEUE, EngineConfig
+from foretoken.config import MAX_QUEUE, EngineConfig, Pooling
 from foretoken.errors import ConfigError
 from foretoken.server import logs
 from foretoken.server.run import serve as run_server
@@ -27,7 +27,8 @@ _LLAMA_NAMES = {
     "kv_type_k": "CACHE_TYPE_K", "kv_type_v": "CACHE_TYPE_V", "unified": "KV_UNIFIED", "host": "HOST", "port": "PORT",
     "alias": "ALIAS", "api_key_file": "API_KEY_FILE", "n_predict": "N_PREDICT", "cache_prompt": "CACHE_PROMPT",
     "chat_template": "CHAT_TEMPLATE", "chat_template_file": "CHAT_TEMPLATE_FILE", "reasoning": "REASONING",
-    "chat_template_kwargs": "CHAT_TEMPLATE_KWARGS", "spec_type": "SPEC_TYPE", "draft_model": "SPEC_DRAFT_MODEL",
+    "chat_template_kwargs": "CHAT_TEMPLATE_KWARGS", "embeddings": "EMBEDDINGS", "pooling": "POOLING",
+    "reranking": "RERANKING", "spec_type": "SPEC_TYPE", "draft_model": "SPEC_DRAFT_MODEL",
 }  # fmt: skip
 """llama-server's environment variables, without their LLAMA_ARG_."""
 
@@ -93,6 +94,16 @@ def serve(
     max_queue: Annotated[
         int, Option(min=1, help="Requests that may wait; more get a 429.", rich_help_panel=LIMITS)
     ] = MAX_QUEUE,
+    embeddings: Annotated[
+        bool, Option("--embeddings", "--embedding", help="Offer embeddings too.", rich_help_panel=SERVER)
+    ] = False,
+    pooling: Annotated[
+        str,
+        Option(help="auto, none, mean, cls, last or rank: how a text's vectors become one.", rich_help_panel=SERVER),
+    ] = "auto",
+    reranking: Annotated[
+        bool, Option("--reranking", "--rerank", help="Rank documents: --pooling rank.", rich_help_panel=SERVER)
+    ] = False,
     log_json: Annotated[bool, Option("--log-json", help="Log JSON lines.", rich_help_panel=LOGS)] = False,
     verbose: options.Verbose = False,
     jinja: Annotated[bool, Option(hidden=True)] = True,
@@ -105,4 +116,15 @@ def serve(
     Every option is also read from FORETOKEN_<NAME>, from llama-server's own LLAMA_ARG_ variables, and from --config.
     """
     logs.set_up(log_json, verbose)
-    run_server(replace(config, max_queue=max_queue), settings)
+    way = _pooling(pooling, reranking)
+    run_server(replace(config, max_queue=max_queue, embeddings=embeddings or way == "rank", pooling=way), settings)
+
+
+def _pooling(wish: str, reranking: bool) -> Pooling | Literal["auto"]:
+    if reranking and wish not in ("auto", "rank"):
+        raise ConfigError(f"--reranking needs --pooling rank, not {wish}")
+    wish = "rank" if reranking else wish
+    match wish:
+        case "auto" | "none" | "mean" | "cls" | "last" | "rank":
+            return wish
+    raise ConfigError(f"--pooling is auto, none, mean, cls, last or rank, not {wish!r}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from foretoken.backend import Backend
 from foretoken.config import DEFAULT_CONTEXT, ContextConfig, EngineConfig
-from foretoken.errors import ConfigError, ContextError
+from foretoken.errors import ConfigError, ContextError, EncoderOnly
 from foretoken.llama import library
 from foretoken.llama.context import Context
 from foretoken.llama.model import Model
@@ -86,7 +86,7 @@ def assemble(config: EngineConfig) -> Assembly:
 
 def try_memories(config: EngineConfig, model: Model) -> list[Trial]:
     """What every kind of memory would cost on a loaded model, for one slot; refused ones say why."""
-    exact = config.exact if config.exact is not None else not _on_gpu(config)
+    exact = is_exact(config)
     base = _fitting(model, _context_config(config, model, exact), exact and config.kv_type_k is None)
     trials = []
     for kind in KINDS.values():
@@ -108,7 +108,9 @@ def _check(config: EngineConfig) -> None:
 
 
 def _assemble(config: EngineConfig, model: Model) -> Assembly:
-    exact = config.exact if config.exact is not None else not _on_gpu(config)
+    if not model.generates:
+        raise EncoderOnly(f"{model.path.name} is an encoder: it makes embeddings (foretoken serve), not text")
+    exact = is_exact(config)
     base = _fitting(model, _context_config(config, model, exact), exact and config.kv_type_k is None)
     kinds = _kinds(config, model, exact)
     trials = probe(lambda needs: _small(model, base, needs), kinds, config.n_parallel, config.n_rollback)
@@ -138,6 +140,11 @@ def _kinds(config: EngineConfig, model: Model, exact: bool) -> list[type[Memory]
             "allow them, or use --no-exact or one slot"
         )
     return kinds
+
+
+def is_exact(config: EngineConfig) -> bool:
+    """Whether a result may not depend on what shares its batch."""
+    return config.exact if config.exact is not None else not _on_gpu(config)
 
 
 def _on_gpu(config: EngineConfig) -> bool:

@@ -51,6 +51,12 @@ class Model:
         return not llama_cpp.llama_model_is_recurrent(self.pointer)
 
     @property
+    def generates(self) -> bool:
+        """Whether it can continue a text; an encoder only looks at whole ones."""
+        causal = self.metadata(f"{self.architecture}.attention.causal") != "false"
+        return causal and bool(llama_cpp.llama_model_has_decoder(self.pointer))
+
+    @property
     def multi_rope(self) -> bool:
         """Whether positions have several components (M-RoPE)."""
         return llama_cpp.llama_model_rope_type(self.pointer) in _MULTI_ROPE

@@ -84,6 +84,10 @@ class Vocabulary:
         return _known(llama_cpp.llama_vocab_eos(self.pointer))
 
     @property
+    def separator(self) -> Token | None:
+        return _known(llama_cpp.llama_vocab_sep(self.pointer))
+
+    @property
     def fim_prefix(self) -> Token | None:
         return _known(llama_cpp.llama_vocab_fim_pre(self.pointer))
 
@@ -106,6 +110,14 @@ class Vocabulary:
     @property
     def adds_bos(self) -> bool:
         return bool(llama_cpp.llama_vocab_get_add_bos(self.pointer))
+
+    @property
+    def adds_eos(self) -> bool:
+        return bool(llama_cpp.llama_vocab_get_add_eos(self.pointer))
+
+    @property
+    def adds_separator(self) -> bool:
+        return bool(llama_cpp.llama_vocab_get_add_sep(self.pointer))
 
     def same_as(self, other: Vocabulary) -> bool:
         """Whether every token means the same text in both vocabularies."""

@@ -17,6 +17,7 @@ from foretoken.errors import ForetokenError
 from foretoken.server import live, native, openai, page, requests, status
 from foretoken.server.anthropic import routes as anthropic
 from foretoken.server.bodies import Bodies, body_schemas
+from foretoken.server.embedding import routes as embedding
 from foretoken.server.errors import ApiError, as_api_error
 from foretoken.server.gate import Gate
 from foretoken.server.responses import routes as responses
@@ -33,7 +34,7 @@ class Part(Protocol):
     def router(self, service: Service) -> APIRouter: ...
 
 
-PARTS: tuple[Part, ...] = (openai, responses, anthropic, native, status, live, requests, page)
+PARTS: tuple[Part, ...] = (openai, responses, anthropic, embedding, native, status, live, requests, page)
 """Everything that is served: a new family of endpoints is a module and its name here."""
 
 

@@ -130,6 +130,8 @@ class Service:
         thought: Literal["none", "may", "open"] = "none",
     ) -> Request:
         """The engine's request for one prompt, checked as the engine itself would."""
+        if not self.properties.generates:
+            raise ApiError(501, "this model makes embeddings, not text; ask /v1/embeddings or /v1/rerank")
         settings, n_ctx = self.settings, self.properties.n_ctx
         limit = settings.max_prompt
         if limit is not None and len(tokens) > limit:

@@ -9,13 +9,23 @@ from typing import Any
 
 import msgspec
 
-from foretoken.config import EngineConfig
+from foretoken.config import EngineConfig, Pooling
 from foretoken.types import Chunk, Finish, Request, Token
 
 _HEADER = 4
 
 PULSE = 1.0
 """Seconds between two signs of life of a worker."""
+
+
+class EmbeddingProperties(msgspec.Struct, frozen=True):
+    """What embeddings a worker makes."""
+
+    pooling: Pooling
+    n_out: int
+    """Numbers of one vector."""
+    n_max: int
+    """Tokens of the longest text."""
 
 
 class Properties(msgspec.Struct, frozen=True):
@@ -37,6 +47,9 @@ class Properties(msgspec.Struct, frozen=True):
     drafters: tuple[str, ...]
     metadata: dict[str, str]
     chat_template: str | None = None
+    generates: bool = True
+    """Whether it can continue a text at all."""
+    embedding: EmbeddingProperties | None = None
 
 
 class SlotState(msgspec.Struct, frozen=True):
@@ -125,6 +138,13 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
     id: str
 
 
+class Embed(msgspec.Struct, frozen=True, tag=True):
+    """Turn these texts into vectors."""
+
+    id: str
+    texts: tuple[tuple[Token, ...], ...]
+
+
 class AskSlots(msgspec.Struct, frozen=True, tag=True):
     """Say what every slot is doing."""
 
@@ -141,7 +161,7 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     """End now."""
 
 
-Order = Start | Submit | Cancel | AskSlots | AskLive | Stop
+Order = Start | Submit | Embed | Cancel | AskSlots | AskLive | Stop
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -177,6 +197,14 @@ class Invalid(msgspec.Struct, frozen=True, tag=True):
 
     id: str
     message: str
+
+
+class Embedded(msgspec.Struct, frozen=True, tag=True):
+    """Vectors of neighbouring texts, as the bytes of their floats."""
+
+    id: str
+    first: int
+    vectors: tuple[bytes, ...]
 
 
 class Slots(msgspec.Struct, frozen=True, tag=True):
@@ -215,7 +243,7 @@ class Died(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Report = Ready | Refused | Said | Ended | Invalid | Slots | Live | Logged | Pulse | Died
+Report = Ready | Refused | Said | Ended | Invalid | Embedded | Slots | Live | Logged | Pulse | Died
 
 
 def _encode_other(value: Any) -> Any:

@@ -11,17 +11,22 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
+from foretoken.engine.embedder import Embedder
 from foretoken.engine.engine import Engine
 from foretoken.engine.loop import Loop
 from foretoken.engine.session import Session
-from foretoken.errors import EngineStopped, ForetokenError, InvalidRequest
+from foretoken.errors import EncoderOnly, EngineStopped, ForetokenError, InvalidRequest
 from foretoken.grammar.grammar import Grammar
+from foretoken.llama.model import Model
 from foretoken.types import Event, Finish, Request
 from foretoken.worker import messages
+from foretoken.worker.embedding import EmbeddingLine, EncoderService, on_engine
 from foretoken.worker.live import live_state, slot_states
 from foretoken.worker.messages import (
     Cancel,
+    Embed,
     Ended,
     Frames,
     Order,
@@ -30,7 +35,7 @@ from foretoken.worker.messages import (
     Stop,
     Submit,
 )
-from foretoken.worker.properties import properties_of
+from foretoken.worker.properties import encoder_properties, properties_of
 from foretoken.worker.reporter import Reporter
 from foretoken.worker.watch import Watch
 
@@ -44,8 +49,9 @@ _COMPILERS = 2
 class Service:
     """Obeys orders with one engine."""
 
-    def __init__(self, engine: Engine, reporter: Reporter) -> None:
+    def __init__(self, engine: Engine, reporter: Reporter, embedder: Embedder | None = None) -> None:
         self._engine = engine
+        self._embeddings = EmbeddingLine(embedder, on_engine(engine, embedder), reporter) if embedder else None
         self._reporter = reporter
         self._sessions: dict[str, list[Session]] = {}
         self._started = time.monotonic()
@@ -63,6 +69,7 @@ class Service:
                 self._coming[one.id] = False
                 self._compiling.submit(self._compile, one)
         cancelled = [order.id for order in orders if isinstance(order, Cancel)]
+        self._embed(orders)
 
         def apply(loop: Loop) -> None:
             for request, found in ready:
@@ -78,6 +85,19 @@ class Service:
                     self._reporter.send(messages.Live(order.number, state))
 
         self._engine.call(apply)
+
+    def _embed(self, orders: list[Order]) -> None:
+        if self._embeddings is None:
+            return
+        for order in orders:
+            if isinstance(order, Embed):
+                self._embeddings.add(order)
+            elif isinstance(order, Cancel):
+                self._embeddings.cancel(order.id)
+
+    def finish(self) -> None:
+        """Let what is being kept arrive where it is kept."""
+        self._engine.flush(_FLUSH_SECONDS)
 
     def _compile(self, request: Request) -> None:
         try:
@@ -138,27 +158,55 @@ def _orders(source: int) -> Iterator[list[Order]]:
             yield orders
 
 
-def _start(order: Order, reporter: Reporter) -> Engine | None:
+class Obeying(Protocol):
+    """Whatever does as it is told."""
+
+    def obey(self, orders: list[Order]) -> None: ...
+
+    def finish(self) -> None:
+        """Do what must be done before the end."""
+        ...
+
+
+def _start(order: Order, reporter: Reporter) -> Obeying | None:
     assert isinstance(order, Start)
     root = logging.getLogger("foretoken")
     root.setLevel(order.log_level)
     root.addHandler(reporter)
     root.propagate = False
     try:
-        engine = Engine.from_config(order.config, reporter.flush, order.widths_ms)
+        return _start_engine(order, reporter)
+    except EncoderOnly:
+        return _start_encoder(order, reporter)
     except ForetokenError as error:
         reporter.send(messages.Refused(str(error)))
         return None
+
+
+def _start_engine(order: Start, reporter: Reporter) -> Obeying:
+    engine = Engine.from_config(order.config, reporter.flush, order.widths_ms)
+    embedder = Embedder(engine.assembly.model, order.config) if order.config.embeddings else None
     # Now, while nobody waits for a token.
     engine.compiler.make_ready()
     watch = Watch(engine, reporter, order.patience)
     widths_ms = engine.call(lambda loop: dict(loop.speculator.planner.outlook().curve))
-    reporter.send(messages.Ready(properties_of(engine), widths_ms))
+    reporter.send(messages.Ready(properties_of(engine, embedder), widths_ms))
     threading.Thread(target=watch.run, name="foretoken-watch", daemon=True).start()
-    return engine
+    return Service(engine, reporter, embedder)
 
 
-def _serve(service: Service, orders: Iterator[list[Order]]) -> None:
+def _start_encoder(order: Start, reporter: Reporter) -> Obeying | None:
+    try:
+        embedder = Embedder(Model(order.config.model), order.config)
+    except ForetokenError as error:
+        reporter.send(messages.Refused(str(error)))
+        return None
+    log.info("%s", embedder.describe())
+    reporter.send(messages.Ready(encoder_properties(embedder), {}))
+    return EncoderService(embedder, reporter)
+
+
+def _serve(service: Obeying, orders: Iterator[list[Order]]) -> None:
     for burst in orders:
         if any(isinstance(order, Stop) for order in burst):
             return
@@ -177,10 +225,10 @@ def main() -> None:
     reporter = Reporter(output)
     orders = _orders(sys.stdin.fileno())
     first = next(orders, None)
-    engine = _start(first[0], reporter) if first else None
-    if engine is not None:
-        _serve(Service(engine, reporter), orders)
-        engine.flush(_FLUSH_SECONDS)
+    service = _start(first[0], reporter) if first else None
+    if service is not None:
+        _serve(service, orders)
+        service.finish()
     reporter.finish()
     # Nothing here needs an orderly end, and a step under way would delay it.
-    os._exit(1 if engine is None else 0)
+    os._exit(1 if service is None else 0)

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Literal
 
 from foretoken.config import EngineConfig
 from foretoken.errors import EngineStopped, InvalidRequest
-from foretoken.types import Chunk, Event, Finish, Request, Usage
+from foretoken.types import Chunk, Event, Finish, Request, Token, Usage
 from foretoken.worker import messages
 from foretoken.worker.backoff import Backoff
+from foretoken.worker.embedding_asks import EmbeddingAsks
 from foretoken.worker.messages import PULSE, Ended, LiveState, Properties, Report, Said, SlotState, TokenRequest
 from foretoken.worker.process import Process, StartFailed
 from foretoken.worker.tickets import Line, Ticket
@@ -48,6 +49,7 @@ class Supervisor:
         self._patience = patience
         self._widths_ms: dict[int, float] = {}
         self._line = Line(config.max_queue)
+        self._embeddings = EmbeddingAsks(config.max_queue)
         self._process: Process | None = None
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[messages.Slots | messages.Live | None]] = {}
@@ -111,6 +113,16 @@ class Supervisor:
         self._line.add(ticket)
         self._hand_over()
         return ticket
+
+    async def embed(self, texts: Sequence[Sequence[Token]]) -> list[bytes]:
+        """The vectors of some texts, each as the bytes of its floats; cancelling the task cancels what is left."""
+        if self._process is None or self.state != "ready":
+            raise EngineStopped("the engine is starting; try again soon" if self._hopeful else self._refusal())
+        return await self._embeddings.ask(texts, self._process.send)
+
+    @property
+    def _hopeful(self) -> bool:
+        return self.state in ("loading", "restarting")
 
     def cancel(self, ticket: Ticket) -> None:
         """Forget a request, wherever it is; does nothing when it is over."""
@@ -247,6 +259,7 @@ class Supervisor:
         for ticket in self._line.lose():
             for choice in sorted(ticket.remaining):
                 ticket.deliver(Finish(choice, "error", Usage(), error=message))
+        self._embeddings.lose(message)
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_result(None)
@@ -270,6 +283,8 @@ class Supervisor:
             self._seen[messages.AskSlots if isinstance(report, messages.Slots) else messages.AskLive] = report
             if (asked := self._asked.get(report.number)) and not asked.done():
                 asked.set_result(report)
+        elif isinstance(report, messages.Embedded):
+            self._embeddings.take(report)
         elif isinstance(report, Said | Ended | messages.Invalid) and (ticket := self._line.inside.get(report.id)):
             self._deliver(ticket, report)
 

@@ -1,0 +1,1 @@
+"""Texts to vectors and documents to scores, for models that can."""
