@@ -93,7 +93,7 @@ class EncoderService:
                 case messages.Submit(request=request):
                     self._reporter.send(messages.Invalid(request.id, "this model makes embeddings, not text"))
                 case messages.AskSlots(number=number):
-                    self._reporter.send(messages.Slots(number, (), 0))
+                    self._reporter.send(messages.Slots(number, (), 0, 0))
                 case messages.AskLive(number=number):
                     state = messages.LiveState(time.monotonic() - self._started, (), 0, {}, {}, {}, {})
                     self._reporter.send(messages.Live(number, state))
