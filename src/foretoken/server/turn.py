@@ -44,11 +44,15 @@ async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
     )
     thinking = None if body.reasoning_format == "none" else chat.thinks_first(prompt)
     use = body.tool_use
-    if not use.callable:
+    if not use.offered:
         return Turn(request, thinking)
-    dialect = service.dialect
-    shown = tuple(dialect.control(service.vocabulary).values())
+    dialect, vocabulary = service.dialect, service.vocabulary
+    if not use.callable:
+        # The tools stay in the prompt, so that what was read of it is still good when they may be called again.
+        banned = (*request.sampling.banned, *dialect.tokens(vocabulary).values())
+        return Turn(replace(request, sampling=replace(request.sampling, banned=banned)), thinking)
+    shown = tuple(dialect.control(vocabulary).values())
     constraint = request.constraint
     if use.constrained or constraint is not None:
-        constraint = Constraint("lark", dialect.grammar(use, service.vocabulary, constraint), thought)
+        constraint = Constraint("lark", dialect.grammar(use, vocabulary, constraint), thought)
     return Turn(replace(request, constraint=constraint, shown=shown), thinking, lambda: dialect.parser(use))

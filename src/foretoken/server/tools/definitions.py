@@ -77,7 +77,7 @@ def tool_use(tools: Sequence[ToolBody] | None, choice: Any, parallel: bool | Non
     if not offered and (mode == "required" or chosen):
         raise InvalidRequest("tool_choice: there are no tools to choose from")
     if mode == "none":
-        return ToolUse()
+        return ToolUse(offered)
     for name in chosen or ():
         if name not in names:
             raise InvalidRequest(f"tool_choice: there is no tool named {name}")

@@ -103,10 +103,12 @@ class Dialect:
 
     def control(self, vocabulary: Vocabulary) -> dict[str, Token]:
         """The marks that are control tokens: their text is to be seen while calls are read."""
+        return {mark: token for mark, token in self.tokens(vocabulary).items() if vocabulary.is_control(token)}
+
+    def tokens(self, vocabulary: Vocabulary) -> dict[str, Token]:
+        """The marks that are single tokens."""
         found = {mark: vocabulary.tokenize(mark, add_special=False) for mark in self.format.marks}
-        return {
-            mark: tokens[0] for mark, tokens in found.items() if len(tokens) == 1 and vocabulary.is_control(tokens[0])
-        }
+        return {mark: tokens[0] for mark, tokens in found.items() if len(tokens) == 1}
 
 
 _TOOL = ToolDef("probe_tool", "Probes.", {"type": "object", "properties": {"probe_key": {"type": "string"}}})
