@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 TRIM := -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
 BINDING := llama-cpp-python==0.3.36
 
-.PHONY: serve test test-slow lint bench train-smoke clean
+.PHONY: serve test test-slow test-harness lint bench train-smoke clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -33,8 +33,13 @@ serve: $(VENV)/installed  ## the embedded model, or make serve MODEL=file.gguf A
 test: $(VENV)/installed  ## all tests
 	$(BIN)/python -m pytest
 
-test-slow: $(VENV)/installed  ## 10,000 malformed bodies, the OpenAPI fuzz, 1,000 clients, 1,000 schemas
-	FORETOKEN_SLOW=1 $(BIN)/python -m pytest tests/server/test_fuzz.py tests/server/test_load.py tests/grammar
+test-slow: $(VENV)/installed  ## 10,000 malformed bodies, the OpenAPI fuzz, 1,000 clients, 1,000 schemas, 50 agent sessions
+	FORETOKEN_SLOW=1 $(BIN)/python -m pytest tests/server/test_fuzz.py tests/server/test_load.py tests/grammar tests/server/tools/test_agent.py
+
+test-harness: $(VENV)/installed  ## lm-evaluation-harness, in a venv of its own: scores with and without speculation
+	$(PYTHON) -m venv .venv-harness
+	.venv-harness/bin/python -m pip install --disable-pip-version-check --quiet "lm-eval[api]==0.4.13"
+	FORETOKEN_LM_EVAL=$(CURDIR)/.venv-harness/bin/lm_eval $(BIN)/python -m pytest -s tests/server/test_harness.py
 
 lint: $(VENV)/installed  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -43,7 +43,7 @@ class ChatTemplate:
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
         self.source = source or CHATML
-        self._tokens = {"bos_token": bos, "eos_token": eos}
+        self.bos, self.eos = bos, eos
         try:
             self._template = environment.from_string(self.source)
         except TemplateError as error:
@@ -57,7 +57,8 @@ class ChatTemplate:
             return self._template.render(
                 messages=list(messages),
                 add_generation_prompt=add_generation_prompt,
-                **self._tokens,
+                bos_token=self.bos,
+                eos_token=self.eos,
                 **variables,
             )
         except InvalidRequest:

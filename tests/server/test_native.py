@@ -146,6 +146,16 @@ def test_tokenize_and_back(http: httpx.Client, engine: Engine) -> None:
     assert data.decode() == "☃"
 
 
+def test_the_tokenizer_under_vllms_names(http: httpx.Client, engine: Engine) -> None:
+    text = "naïve río <|im_end|> ☃"
+    tokens = http.post("/tokenize", json={"prompt": text, "add_special_tokens": False}).json()["tokens"]
+    assert tokens == engine.vocabulary.tokenize(text, add_special=False)
+    assert http.post("/detokenize", json={"tokens": tokens}).json()["prompt"] == text
+    info = http.get("/tokenizer_info").json()
+    assert info["eos_token"] == "<|im_end|>"
+    assert "messages" in info["chat_template"]
+
+
 def test_apply_template(http: httpx.Client) -> None:
     body = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]}
     prompt = http.post("/apply-template", json=body).json()["prompt"]

@@ -59,7 +59,8 @@ def router(service: Service) -> APIRouter:
     async def detokenize(http: HttpRequest) -> Response:
         body = await read_body(http, service, DetokenizeBody)
         service.vocabulary.check(body.tokens)
-        return JsonAnswer({"content": service.vocabulary.detokenize(body.tokens)})
+        text = service.vocabulary.detokenize(body.tokens)
+        return JsonAnswer({"content": text, "prompt": text})
 
     @routes.post("/apply-template", openapi_extra=described(TemplateBody))
     async def apply_template(http: HttpRequest) -> Response:

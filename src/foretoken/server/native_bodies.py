@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from foretoken.server.chat import ConversationBody
 from foretoken.server.cuts import Cut
@@ -50,12 +50,12 @@ class InfillBody(NativeBody):
 
 
 class TokenizeBody(BaseModel):
-    """The body of /tokenize."""
+    """The body of /tokenize; vLLM's names for its fields work too."""
 
     model_config = ConfigDict(extra="ignore")
 
-    content: Any = ""
-    add_special: bool = False
+    content: Any = Field("", validation_alias=AliasChoices("content", "prompt"))
+    add_special: bool = Field(False, validation_alias=AliasChoices("add_special", "add_special_tokens"))
     parse_special: bool = True
     with_pieces: bool = False
 

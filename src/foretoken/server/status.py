@@ -32,6 +32,18 @@ def router(service: Service) -> APIRouter:
     async def props() -> dict[str, Any]:
         return _props(service)
 
+    @routes.get("/tokenizer_info")
+    async def tokenizer_info() -> dict[str, Any]:
+        """As vLLM tells it: lm-evaluation-harness needs no tokenizer of its own then."""
+        template = service.template
+        return {
+            "tokenizer_class": "llama.cpp",
+            "model_max_length": service.properties.n_ctx,
+            "chat_template": template.source,
+            "bos_token": template.bos or None,
+            "eos_token": template.eos or None,
+        }
+
     @routes.get("/slots")
     async def slots(fail_on_no_slot: str | None = None) -> list[dict[str, Any]]:
         states = await service.worker.slots()
