@@ -18,7 +18,7 @@ from foretoken.cache.disk import Disk, Fetch
 from foretoken.cache.find import Finder, Reuse
 from foretoken.cache.thrift import Thrift
 from foretoken.cache.tier import Tier
-from foretoken.cache.tree import Entry, Match, Node, Tokens, Tree
+from foretoken.cache.tree import Bytes, Entry, Match, Node, Tokens, Tree
 from foretoken.cache.worth import Worth
 from foretoken.config import CacheConfig
 from foretoken.errors import DecodeError
@@ -32,6 +32,7 @@ _PAYS = 3.0
 _PROMPT_SHARE = 8
 """The regular states of one prompt take at most one part in so many of the budget."""
 _MIN_SPACING = 512
+_TELL_SECONDS = 60.0
 _NOTHING = Tree()
 
 
@@ -50,6 +51,7 @@ class StateCache:
         self._worth = Worth(self.backend)
         self._trees: dict[str, Tree] = {}
         self._pins: dict[SeqId, tuple[str, Node]] = {}
+        self._told: tuple[float, dict[str, float]] = (0.0, {})
         self.disk: Disk | None = None
         if archive is not None:
             self.disk = Disk(archive, config.n_disk_bytes, self._worth)
@@ -68,11 +70,37 @@ class StateCache:
     def _n_token_bytes(self) -> int:
         return sum(tree.n_token_bytes for tree in self._trees.values())
 
+    def counters(self) -> dict[str, float]:
+        """What is where, for whoever watches."""
+        found: dict[str, float] = {
+            "host_bytes": self.n_bytes,
+            "host_budget_bytes": self.host.budget,
+            "host_states": len(self.host),
+            "host_evicted": self.host.n_evicted,
+            "restored_tokens": self.n_restored,
+        }
+        if self.disk is not None:
+            found |= {
+                "disk_bytes": self.disk.n_bytes,
+                "disk_budget_bytes": self.disk.tier.budget,
+                "disk_states": len(self.disk.tier),
+                "disk_evicted": self.disk.tier.n_evicted,
+                "disk_read": self.disk.n_read,
+            }
+        return found
+
+    def n_kept_bytes(self, seq: SeqId) -> int:
+        """Bytes on the host that belong to the text a slot holds."""
+        if seq not in self._pins:
+            return 0
+        kept = [entry for node in self._pins[seq][1].path for entry in node.parts.values()]
+        return sum(entry.n_bytes for entry in kept if entry.data is not None)
+
     # Finding
 
     def match(self, owner: str, text: Sequence[Token] | Tokens) -> Match:
         """How a text runs through what is kept for its owner; nothing of anybody else's is looked at."""
-        return self._trees.get(_key(owner), _NOTHING).match(np.asarray(text, np.int32))
+        return self._trees.get(owner_key(owner), _NOTHING).match(np.asarray(text, np.int32))
 
     def best(self, match: Match, limit: int) -> Reuse:
         return self._finder.best(match, limit)
@@ -140,9 +168,9 @@ class StateCache:
 
     def pin(self, seq: SeqId, owner: str, text: Sequence[Token]) -> None:
         """A slot's own memory now holds this prefix, and nothing that it held before beyond it."""
-        node = self._node(_key(owner), np.asarray(text, np.int32)) if self.on and text else None
+        node = self._node(owner_key(owner), np.asarray(text, np.int32)) if self.on and text else None
         if node is not None:
-            self._pin(seq, _key(owner), node)
+            self._pin(seq, owner_key(owner), node)
         else:
             self.unpin(seq)
 
@@ -185,7 +213,7 @@ class StateCache:
         """Keep the recurrent state of a slot that stands at the end of this text."""
         if not self.on or not self.backend.recurrent:
             return
-        key = _key(owner)
+        key = owner_key(owner)
         node = self._node(key, np.asarray(text, np.int32))
         if node is None:
             return
@@ -198,7 +226,7 @@ class StateCache:
     def keep_all(self, seq: SeqId, owner: str, text: Sequence[Token], others_wait: bool) -> bool:
         """Keep the attention cells too; False when that has to wait until there is time for it."""
         tokens = np.asarray(text, np.int32)
-        key = _key(owner)
+        key = owner_key(owner)
         kept = self._finder.best(self.match(owner, tokens), len(tokens), without=seq, on_disk=True)
         gain = len(tokens) - kept.position
         if not self.on or gain < self.config.gap:
@@ -220,6 +248,10 @@ class StateCache:
     def _parts(self) -> list[Part]:
         parts: list[tuple[Part, bool]] = [("cells", self.backend.attention), ("state", self.backend.recurrent)]
         return [part for part, there in parts if there]
+
+    def copy_out(self, seq: SeqId, text: Sequence[Token]) -> tuple[Tokens, dict[Part, Bytes]]:
+        """Everything a slot holds of this text, for somebody else to keep."""
+        return np.asarray(text, np.int32), {part: self.backend.export(seq, part) for part in self._parts}
 
     def _export(self, seq: SeqId, key: str, node: Node, part: Part) -> bool:
         """Copy a part of a sequence to the host, if it may have the room; from there it goes to disk."""
@@ -258,6 +290,7 @@ class StateCache:
 
     def collect(self) -> None:
         """See what the disk has done."""
+        self._tell()
         if self.disk is None:
             return
         for entry, sound in self.disk.collect():
@@ -268,6 +301,16 @@ class StateCache:
             elif entry.part == "cells":
                 # Only now: had the machine stopped before, the shorter ones would have been all there was.
                 self._drop_shorter_cells(entry.node, for_good=True)
+
+    def _tell(self) -> None:
+        """Say in the log, once in a while, how much is held."""
+        if time.monotonic() - self._told[0] < _TELL_SECONDS or self._told[1] == (told := self.counters()):
+            return
+        self._told = (time.monotonic(), told)
+        places = [f"{int(told[f'{place}_states'])} states in {told[f'{place}_bytes'] / 2**20:.1f} of "
+                  f"{told[f'{place}_budget_bytes'] / 2**20:.0f} MiB on the {place}"
+                  for place in ("host", "disk") if f"{place}_states" in told]  # fmt: skip
+        log.info("kept: %s", ", ".join(places))
 
     def _remember(self, archive: Archive) -> None:
         """Put what is on disk from before into the tree."""
@@ -341,6 +384,6 @@ class StateCache:
         return self._trees.setdefault(key, Tree()).insert(text)
 
 
-def _key(owner: str) -> str:
+def owner_key(owner: str) -> str:
     """How an owner is called in the tree and on disk."""
     return hashlib.blake2b(owner.encode(), person=b"foretoken-owner", digest_size=16).hexdigest()

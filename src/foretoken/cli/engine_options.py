@@ -43,6 +43,9 @@ _ENGINE: dict[str, tuple[Any, Any]] = {
     "draft_gpu_layers": (options.DraftGpuLayers, -1),
     "checkpoints": (options.UseCheckpoints, "auto"),
     "ctx_checkpoints": (options.CtxCheckpoints, None),
+    "cache_ram": (options.CacheRam, None),
+    "cache_disk": (options.CacheDisk, 0),
+    "cache_path": (options.CachePath, None),
     "n_tries": (options.NumTries, None),
 }
 

@@ -12,6 +12,7 @@ SPEED = "Speed and memory"
 OUTPUT = "Prompt and output"
 SAMPLING = "Sampling"
 SPECULATION = "Speculation"
+CACHE = "Kept states"
 
 ModelArgument = Annotated[
     str | None,
@@ -150,8 +151,23 @@ UseCheckpoints = Annotated[
 ]  # fmt: skip
 CtxCheckpoints = Annotated[
     int | None,
-    Option("-ctxcp", "--ctx-checkpoints", min=0, help="Checkpoints per slot at most (one is ever kept); 0 is none.",
-           show_default=False, rich_help_panel=SPECULATION),
+    Option("-ctxcp", "--ctx-checkpoints", min=0, help="States kept while reading one prompt, at most; 0 is none, and "
+           "drafts do not use any either (default: 32).", show_default=False, rich_help_panel=CACHE),
+]  # fmt: skip
+CacheRam = Annotated[
+    int | None,
+    Option("-cram", "--cache-ram", min=-1, help="MiB of memory for states that slots had to give up; 0 is none, -1 no "
+           "limit (default: an eighth of the machine's, at most 8192).", show_default=False, rich_help_panel=CACHE),
+]  # fmt: skip
+CacheDisk = Annotated[
+    int,
+    Option("--cache-disk", min=0, help="MiB of disk for states that survive a restart; 0 is none.",
+           rich_help_panel=CACHE),
+]  # fmt: skip
+CachePath = Annotated[
+    Path | None,
+    Option("--cache-path", help="The folder for them (default: ~/.cache/foretoken/states).", show_default=False,
+           rich_help_panel=CACHE),
 ]  # fmt: skip
 NumTries = Annotated[
     int | None,

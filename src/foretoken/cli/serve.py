@@ -29,6 +29,7 @@ _LLAMA_NAMES = {
     "chat_template": "CHAT_TEMPLATE", "chat_template_file": "CHAT_TEMPLATE_FILE", "reasoning": "REASONING",
     "chat_template_kwargs": "CHAT_TEMPLATE_KWARGS", "embeddings": "EMBEDDINGS", "pooling": "POOLING",
     "reranking": "RERANKING", "spec_type": "SPEC_TYPE", "draft_model": "SPEC_DRAFT_MODEL",
+    "cache_ram": "CACHE_RAM", "ctx_checkpoints": "CTX_CHECKPOINTS",
 }  # fmt: skip
 """llama-server's environment variables, without their LLAMA_ARG_."""
 

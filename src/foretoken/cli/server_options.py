@@ -39,8 +39,10 @@ _SETTINGS: dict[str, Any] = {
                                            rich_help_panel=SERVER)],
     "responses_db": Annotated[str, Option(help="The file that keeps responses; auto or none.",
                                           rich_help_panel=SERVER)],
-    "cache_prompt": Annotated[bool, Option(help="Reuse what a slot still holds of a prompt.",
-                                           rich_help_panel=options.SPEED)],
+    "cache_prompt": Annotated[bool, Option(help="Start from what was read before, where a prompt begins alike.",
+                                           rich_help_panel=options.CACHE)],
+    "slot_save_path": Annotated[Path | None, Option(help="The folder for POST /slots/N?action=save and restore.",
+                                                    rich_help_panel=options.CACHE)],
     "max_body": Annotated[int, Option(min=1, help="Bytes of one request.", rich_help_panel=LIMITS)],
     "max_prompt": Annotated[int | None, Option(min=1, help="Tokens of one prompt.", rich_help_panel=LIMITS)],
     "max_streams": Annotated[int | None, Option(min=1, help="Requests of one key at once.", rich_help_panel=LIMITS)],
@@ -145,10 +147,17 @@ def _reasoning(wish: str) -> str:
     return wish
 
 
+def _folder(path: Path | None) -> Path | None:
+    if path is not None and not path.is_dir():
+        raise ConfigError(f"--slot-save-path {path} is not a folder; make it first")
+    return path
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "cors_origins": lambda given: tuple(given or ()),
     "n_predict": lambda n: None if n is None or n < 0 else n,
     "reasoning": _reasoning,
+    "slot_save_path": _folder,
     "chat_template_kwargs": _object,
 }
 """How settings are made of what was written, where that is not the same."""

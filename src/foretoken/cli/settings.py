@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from foretoken.cli.models import resolve
-from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig, available_cores
+from foretoken.config import CacheConfig, EngineConfig, ModelConfig, SpeculationConfig, available_cores
 from foretoken.errors import ConfigError
 
+_NO_LIMIT = 1 << 62
 _LLAMA_CPP_NAMES = {"draft": "draft-model", "draft-simple": "draft-model", "draft-mtp": "mtp"}
 
 
@@ -54,6 +56,16 @@ def _checkpoints(wish: str, n: int | None) -> Literal["auto", "on", "off"]:
     raise ConfigError(f"--spec-use-checkpoints is auto, on or off, not {wish!r}")
 
 
+def _cache(ram: int | None, disk: int, path: Path | None, n_checkpoints: int | None) -> CacheConfig:
+    """How much is kept of what slots had to give up, and where."""
+    config = CacheConfig(n_disk_bytes=disk << 20, folder=path)
+    if disk and ram == 0:
+        raise ConfigError("--cache-disk needs memory to write from: --cache-ram must not be 0")
+    if ram is not None:
+        config = replace(config, n_host_bytes=_NO_LIMIT if ram < 0 else ram << 20)
+    return config if n_checkpoints is None else replace(config, n_checkpoints=n_checkpoints)
+
+
 def engine_config(
     model: Path,
     *,
@@ -68,6 +80,9 @@ def engine_config(
     draft_gpu_layers: int,
     checkpoints: str = "auto",
     ctx_checkpoints: int | None = None,
+    cache_ram: int | None = None,
+    cache_disk: int = 0,
+    cache_path: Path | None = None,
     n_tries: int | None = None,
     drafter_options: dict[str, dict[str, Any]] | None = None,
     **settings: Any,
@@ -97,5 +112,6 @@ def engine_config(
         n_threads=threads or available_cores(),
         speculation=speculation,
         checkpoints=checkpoints,
+        cache=_cache(cache_ram, cache_disk, cache_path, ctx_checkpoints),
         **settings,
     )

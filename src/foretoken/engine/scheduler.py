@@ -6,15 +6,16 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from foretoken.backend import Span
+from foretoken.backend import Part, Span
 from foretoken.cache.anchors import message_ends
 from foretoken.cache.cache import StateCache
 from foretoken.cache.find import Reuse
-from foretoken.cache.tree import Match
+from foretoken.cache.tree import Bytes, Match
 from foretoken.engine.sequence import Sequence as Tokens
 from foretoken.engine.sequence import n_shared
 from foretoken.engine.session import Session
 from foretoken.engine.slot import Following, Slot
+from foretoken.errors import DecodeError
 from foretoken.memory import Memory
 from foretoken.speculation.base import NO_DRAFT, Draft
 from foretoken.types import SeqId, Token
@@ -135,6 +136,26 @@ class Scheduler:
         self.cache.pin(slot.id, slot.owner, slot.sequence.held if slot.keeps else [])
         slot.kept = not slot.keeps or self.cache.disk is None
         self._persist(slot)
+
+    def load(self, slot: Slot, owner: str, tokens: list[Token], parts: Mapping[Part, Bytes]) -> None:
+        """Let a free slot hold a text that was copied out before."""
+        self._let_go(slot, Reuse(0))
+        self._clock += 1
+        slot.sequence, slot.last_used = Tokens(), self._clock
+        self.memory.release(slot.id)
+        try:
+            self.memory.adopt(slot.id, len(tokens), parts.get("cells"), parts.get("state"))
+        except DecodeError:
+            self.erase(slot)
+            raise
+        slot.sequence, slot.owner, slot.keeps = Tokens(tokens, len(tokens)), owner, True
+        self.finished(slot)
+
+    def erase(self, slot: Slot) -> None:
+        """Let a free slot hold nothing."""
+        self.memory.release(slot.id)
+        self.cache.unpin(slot.id)
+        slot.sequence, slot.keeps = Tokens(), False
 
     def _persist(self, slot: Slot) -> None:
         """Copy what a free slot holds to where it survives a restart, as soon as there is time."""

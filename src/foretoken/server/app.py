@@ -14,7 +14,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from foretoken.errors import ForetokenError
-from foretoken.server import live, native, openai, page, requests, status
+from foretoken.server import live, native, openai, page, requests, slots, status
 from foretoken.server.anthropic import routes as anthropic
 from foretoken.server.bodies import Bodies, body_schemas
 from foretoken.server.embedding import routes as embedding
@@ -34,7 +34,7 @@ class Part(Protocol):
     def router(self, service: Service) -> APIRouter: ...
 
 
-PARTS: tuple[Part, ...] = (openai, responses, anthropic, embedding, native, status, live, requests, page)
+PARTS: tuple[Part, ...] = (openai, responses, anthropic, embedding, native, slots, status, live, requests, page)
 """Everything that is served: a new family of endpoints is a module and its name here."""
 
 

@@ -34,7 +34,6 @@ WITHOUT_EFFECT = frozenset(
     {
         "model",
         "id_slot",
-        "n_cache_reuse",
         "t_max_prompt_ms",
         "return_progress",
         "sse_ping_interval",
@@ -96,6 +95,7 @@ class GenerationFields(ConstraintFields):
     stop: Annotated[list[StopText] | str, AfterValidator(_few)] | None = None
     n_keep: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     cache_prompt: bool | None = None
+    n_cache_reuse: Count | None = None
     stream: bool | None = None
     speculative: SpeculativeFields | None = None
     return_speculation: bool | None = Field(

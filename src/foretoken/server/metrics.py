@@ -19,6 +19,20 @@ from foretoken.server.record import Record
 from foretoken.types import Finish
 from foretoken.worker.supervisor import Supervisor
 
+_CACHE_TEXT = {
+    "host_bytes": "Bytes of states kept on the host.",
+    "host_budget_bytes": "What --cache-ram allows.",
+    "host_states": "States and attention cells kept on the host.",
+    "host_evicted": "Entries that had to leave the host.",
+    "restored_tokens": "Tokens that were brought back instead of read again.",
+    "disk_bytes": "Bytes of files with states.",
+    "disk_budget_bytes": "What --cache-disk allows.",
+    "disk_states": "Files with states.",
+    "disk_evicted": "Files that had to go.",
+    "disk_read": "Files that were read.",
+}
+_COUNTED = ("host_evicted", "restored_tokens", "disk_evicted", "disk_read")
+_CACHE = {name: CounterMetricFamily if name in _COUNTED else GaugeMetricFamily for name in _CACHE_TEXT}
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -121,5 +135,7 @@ class _State(Collector):
         busy = worker.n_busy / max(1, worker.n_decodes)
         yield GaugeMetricFamily("llamacpp:n_busy_slots_per_decode", "Average number of busy slots per decode.", busy)
         yield CounterMetricFamily("llamacpp:n_decode", "Total number of decode calls.", worker.n_decodes)
+        for name, value in worker.cache.items():
+            yield _CACHE[name](f"foretoken:cache_{name}", _CACHE_TEXT[name], value)
         yield GaugeMetricFamily("foretoken:worker_up", "Whether the engine can answer.", worker.state == "ready")
         yield GaugeMetricFamily("foretoken:worker_restarts", "Starts after a death.", worker.n_restarts)

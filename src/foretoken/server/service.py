@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from foretoken.chat import ChatTemplate
 from foretoken.engine.validation import prompt_tokens as validated
-from foretoken.errors import PromptTooLong
+from foretoken.errors import InvalidRequest, PromptTooLong
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.auth import Keys
 from foretoken.server.errors import ApiError
@@ -136,6 +136,11 @@ class Service:
         limit = settings.max_prompt
         if limit is not None and len(tokens) > limit:
             raise PromptTooLong(len(tokens), limit)
+        if body.n_cache_reuse and self.properties.recurrent:
+            raise InvalidRequest(
+                "n_cache_reuse: this model has a recurrent state, which depends on every token before it and cannot be "
+                "moved to another place; leave the field out, prompts that begin alike are reused anyway"
+            )
         constraint = body.constraint
         keep = len(tokens) if body.n_keep == -1 else body.n_keep or 0
         request = Request(

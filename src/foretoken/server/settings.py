@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from foretoken.types import SamplingParams
@@ -25,6 +26,8 @@ class ServerSettings:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     n_predict: int | None = None
     cache_prompt: bool = True
+    slot_save_path: Path | None = None
+    """Where clients may save what a slot holds; without it they may not."""
     reasoning: Reasoning = "auto"
     chat_template: str | None = None
     """Instead of the model's own."""

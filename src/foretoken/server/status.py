@@ -129,6 +129,7 @@ def _slot(service: Service, state: SlotState) -> dict[str, Any]:
         "is_processing": busy,
         "n_tokens": state.n_tokens,
         "n_cached": state.n_cached,
+        "n_kept_bytes": state.n_kept_bytes,
         "n_prompt_tokens": state.n_prompt,
         "n_prompt_tokens_processed": n_read,
         "n_prompt_tokens_cache": state.n_reused,

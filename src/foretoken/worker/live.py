@@ -17,7 +17,7 @@ _POSITIONS = 32
 
 def slot_states(loop: Loop) -> Iterator[SlotState]:
     for slot in loop.scheduler.slots:
-        yield _slot(slot, loop.backend.n_ctx)
+        yield _slot(slot, loop.backend.n_ctx, loop.cache.n_kept_bytes(slot.id))
 
 
 def live_state(loop: Loop, uptime: float) -> LiveState:
@@ -34,14 +34,15 @@ def live_state(loop: Loop, uptime: float) -> LiveState:
             for name, statistics in speculator.statistics.items()
         },
         curve=dict(outlook.curve),
+        cache=loop.cache.counters(),
         widths={width: (steps.n, steps.ms) for width, steps in speculator.widths.items()},
     )
 
 
-def _slot(slot: Slot, n_ctx: int) -> SlotState:
+def _slot(slot: Slot, n_ctx: int, n_kept_bytes: int) -> SlotState:
     session, sequence = slot.session, slot.sequence
     if session is None:
-        return SlotState(slot.id, n_ctx, len(sequence.tokens), sequence.n_cached)
+        return SlotState(slot.id, n_ctx, len(sequence.tokens), sequence.n_cached, n_kept_bytes=n_kept_bytes)
     return SlotState(
         slot.id,
         n_ctx,
@@ -54,6 +55,7 @@ def _slot(slot: Slot, n_ctx: int) -> SlotState:
         session.n_wanted,
         session.prefilling,
         session.n_cached,
+        n_kept_bytes,
     )
 
 

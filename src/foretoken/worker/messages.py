@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,6 +13,8 @@ from foretoken.config import EngineConfig, Pooling
 from foretoken.types import Chunk, Finish, Request, Token
 
 _HEADER = 4
+
+SlotAction = Literal["save", "restore", "erase"]
 
 PULSE = 1.0
 """Seconds between two signs of life of a worker."""
@@ -46,6 +48,8 @@ class Properties(msgspec.Struct, frozen=True):
     vocabulary_type: int
     drafters: tuple[str, ...]
     metadata: dict[str, str]
+    recurrent: bool = False
+    """Whether a part of the memory is a state that cannot be cut."""
     chat_template: str | None = None
     generates: bool = True
     """Whether it can continue a text at all."""
@@ -67,6 +71,8 @@ class SlotState(msgspec.Struct, frozen=True):
     prefilling: bool = False
     n_reused: int = 0
     """Tokens of the prompt that were there before it was read."""
+    n_kept_bytes: int = 0
+    """Kept on the host of the text that this slot holds."""
 
 
 class DrafterState(msgspec.Struct, frozen=True):
@@ -157,11 +163,21 @@ class AskLive(msgspec.Struct, frozen=True, tag=True):
     number: int
 
 
+class SlotOrder(msgspec.Struct, frozen=True, tag=True):
+    """Save what a slot holds to a file, load it from one, or forget it."""
+
+    number: int
+    slot: int
+    action: SlotAction
+    owner: str
+    path: Path | None = None
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """End now."""
 
 
-Order = Start | Submit | Embed | Cancel | AskSlots | AskLive | Stop
+Order = Start | Submit | Embed | Cancel | AskSlots | AskLive | SlotOrder | Stop
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -216,6 +232,19 @@ class Slots(msgspec.Struct, frozen=True, tag=True):
     """Batches computed since this worker started."""
     n_busy: int
     """Slots that these batches served, all added up."""
+    cache: dict[str, float] = {}
+    """The state tree's counters."""
+
+
+class SlotDone(msgspec.Struct, frozen=True, tag=True):
+    """The answer to `SlotOrder`; an error says why nothing was done, and whether it may work later."""
+
+    number: int
+    n_tokens: int = 0
+    n_bytes: int = 0
+    ms: float = 0.0
+    error: str | None = None
+    busy: bool = False
 
 
 class Live(msgspec.Struct, frozen=True, tag=True):
@@ -243,7 +272,7 @@ class Died(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Report = Ready | Refused | Said | Ended | Invalid | Embedded | Slots | Live | Logged | Pulse | Died
+Report = Ready | Refused | Said | Ended | Invalid | Embedded | Slots | SlotDone | Live | Logged | Pulse | Died
 
 
 def _encode_other(value: Any) -> Any:

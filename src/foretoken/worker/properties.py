@@ -65,6 +65,7 @@ def _of_model(model: Model) -> dict[str, Any]:
         "quantisation": model.quantisation,
         "vocabulary_type": model.vocabulary_type,
         "metadata": {**found, "embedding_length": embedding or "0"},
+        "recurrent": model.recurrent,
         "chat_template": model.chat_template,
     }
 

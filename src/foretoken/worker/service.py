@@ -17,6 +17,7 @@ from foretoken.engine.embedder import Embedder
 from foretoken.engine.engine import Engine
 from foretoken.engine.loop import Loop
 from foretoken.engine.session import Session
+from foretoken.engine.slot_files import SlotBusy, erase_slot, restore_slot, save_slot
 from foretoken.errors import EncoderOnly, EngineStopped, ForetokenError, InvalidRequest
 from foretoken.grammar.grammar import Grammar
 from foretoken.llama.model import Model
@@ -79,12 +80,31 @@ class Service:
             for order in orders:
                 if isinstance(order, messages.AskSlots):
                     states = tuple(slot_states(loop))
-                    self._reporter.send(messages.Slots(order.number, states, loop.n_decodes, loop.totals.slots))
+                    self._reporter.send(
+                        messages.Slots(order.number, states, loop.n_decodes, loop.totals.slots, loop.cache.counters())
+                    )
                 elif isinstance(order, messages.AskLive):
                     state = live_state(loop, time.monotonic() - self._started)
                     self._reporter.send(messages.Live(order.number, state))
 
         self._engine.call(apply)
+        for order in orders:
+            if isinstance(order, messages.SlotOrder):
+                # Files may be large and disks slow: nobody else waits for them.
+                threading.Thread(target=self._act_on_slot, args=(order,), daemon=True).start()
+
+    def _act_on_slot(self, order: messages.SlotOrder) -> None:
+        started = time.perf_counter()
+        actions = {"save": save_slot, "restore": restore_slot, "erase": erase_slot}
+        try:
+            n_tokens, n_bytes = actions[order.action](self._engine, order.slot, order.owner, order.path)
+        except SlotBusy as error:
+            self._reporter.send(messages.SlotDone(order.number, error=str(error), busy=True))
+        except (ForetokenError, OSError) as error:
+            self._reporter.send(messages.SlotDone(order.number, error=str(error)))
+        else:
+            ms = (time.perf_counter() - started) * 1e3
+            self._reporter.send(messages.SlotDone(order.number, n_tokens, n_bytes, ms))
 
     def _embed(self, orders: list[Order]) -> None:
         if self._embeddings is None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Literal
 
 from foretoken.config import EngineConfig
@@ -40,6 +41,8 @@ class Supervisor:
         self.reason: str | None = None
         """Why the worker died last, or why it could not start."""
         self.n_restarts = 0
+        self.cache: dict[str, float] = {}
+        """The state tree's counters, as of the last look."""
         self.n_decodes = 0
         """Batches computed by this worker, as of the last look at its slots."""
         self.n_busy = 0
@@ -53,6 +56,7 @@ class Supervisor:
         self._process: Process | None = None
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[messages.Slots | messages.Live | None]] = {}
+        self._ordered: dict[int, asyncio.Future[messages.SlotDone | None]] = {}
         self._seen: dict[type[messages.AskSlots | messages.AskLive], messages.Slots | messages.Live] = {}
         """The latest answers, for when the next one is late."""
         self._changed = asyncio.Event()
@@ -159,6 +163,20 @@ class Supervisor:
         finally:
             self._asked.pop(number, None)
 
+    async def act_on_slot(
+        self, slot: int, action: messages.SlotAction, owner: str, path: Path | None
+    ) -> messages.SlotDone | None:
+        """Save, restore or erase what a slot holds; None while there is no worker."""
+        if self._process is None or self.state != "ready":
+            return None
+        number = next(self._numbers)
+        self._ordered[number] = asyncio.get_running_loop().create_future()
+        self._process.send(messages.SlotOrder(number, slot, action, owner, path))
+        try:
+            return await self._ordered[number]
+        finally:
+            self._ordered.pop(number, None)
+
     def drain(self) -> None:
         """Take no more requests and send the waiting ones away; the running ones go on."""
         if self.state != "failed":
@@ -263,6 +281,9 @@ class Supervisor:
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_result(None)
+        for ordered in self._ordered.values():
+            if not ordered.done():
+                ordered.set_result(None)
         if self.state == "stopping":
             self._send_away()
 
@@ -285,14 +306,18 @@ class Supervisor:
                 asked.set_result(report)
         elif isinstance(report, messages.Embedded):
             self._embeddings.take(report)
+        elif isinstance(report, messages.SlotDone):
+            if (waiting := self._ordered.get(report.number)) and not waiting.done():
+                waiting.set_result(report)
         elif isinstance(report, Said | Ended | messages.Invalid) and (ticket := self._line.inside.get(report.id)):
             self._deliver(ticket, report)
 
     def _count(self, report: messages.Slots | messages.Live) -> None:
         if isinstance(report, messages.Slots):
-            self.n_decodes, self.n_busy = report.n_decodes, report.n_busy
+            self.n_decodes, self.n_busy, self.cache = report.n_decodes, report.n_busy, report.cache
         else:
             self.n_decodes, self.n_busy = report.state.n_decodes, int(report.state.totals["slots"])
+            self.cache = report.state.cache
 
     def _deliver(self, ticket: Ticket, report: Said | Ended | messages.Invalid) -> None:
         event: Chunk | Finish | Exception
