@@ -73,9 +73,7 @@ def test_a_file_is_its_owners(keeping: RunningServer) -> None:
     "name", ["../up", "a/b", "a\\b", "..", ".hidden", "", None, "x" * 300, "nul\x00", "new\nline", "/etc/passwd", 5]
 )
 @pytest.mark.parametrize("action", ["save", "restore"])
-def test_names_that_lead_elsewhere_are_refused(
-    keeping: RunningServer, folder: Path, name: object, action: str
-) -> None:
+def test_names_that_lead_elsewhere_are_refused(keeping: RunningServer, folder: Path, name: object, action: str) -> None:
     before = set(folder.parent.rglob("*"))
     found = post(keeping, f"/slots/0?action={action}", filename=name)
     assert found.status_code == 400
