@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from chat import Dialogue, render
+from chat import END, Dialogue, render
 from fetch import HERE
 from held_out import KINDS, copy_dialogues, edit_dialogues, foreign_texts, loss_texts
 from parity import Library
@@ -31,11 +31,10 @@ PROMPTS = (
 PLAIN_PROMPT = "import os\n\n\ndef read_lines(path):\n"
 
 
-def greedy(library: Library, prompt: str, limit: int, reference: str | None = None) -> str:
-    """Continue a prompt with the likeliest token each time; stops early where a reference is left."""
+def greedy(library: Library, prompt: str, limit: int) -> str:
+    """Continue a prompt with the likeliest token each time."""
     library.clear()
     tokens, stops = library.tokenize(prompt), set(library.tokenize("<|im_end|><|endoftext|>"))
-    wanted = None if reference is None else library.tokenize(reference)
     logits = library.decode(tokens, 0, rows=1)[-1]
     out: list[int] = []
     while len(out) < limit and len(tokens) + len(out) < 4095:
@@ -43,18 +42,23 @@ def greedy(library: Library, prompt: str, limit: int, reference: str | None = No
         if token in stops:
             break
         out.append(token)
-        if wanted is not None and out != wanted[: len(out)]:
-            break
         logits = library.decode([token], len(tokens) + len(out) - 1)[-1]
     return library.text_of(out)
 
 
 def exact(library: Library, dialogues: list[Dialogue]) -> int:
-    """How many last answers come out exactly, character by character, and end there."""
+    """How many last answers come out exactly, token by token, and end there.
+
+    One pass over prompt and answer: greedy decoding takes that path if every token is the likeliest there.
+    """
     right = 0
     for dialogue in dialogues:
-        reference = dialogue.reference()
-        right += greedy(library, dialogue.prompt(), 4096, reference) == reference
+        prompt, wanted = library.tokenize(dialogue.prompt()), library.tokenize(dialogue.reference() + END)
+        if len(prompt) + len(wanted) > 4096:
+            continue
+        library.clear()
+        logits = library.decode(prompt + wanted, 0, rows=len(wanted) + 1)[:-1]
+        right += int((logits.argmax(-1) == wanted).all())
     return right
 
 

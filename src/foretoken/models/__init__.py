@@ -33,10 +33,10 @@ class UnknownModel(ConfigError, KeyError):
 
 _SHIPPED = (
     EmbeddedModel(
-        "mini", "foretoken-mini-q8_0.gguf", "b5a06ddd896277d17d890322330e08b702a55b5cc8e1c18ed950dc6d04d1236a"
+        "mini", "foretoken-mini-q8_0.gguf", "c71e13f8461ab2f8d7cfe111f10a419f176f6b1e8554f57f41ef2a9094400117"
     ),
     EmbeddedModel(
-        "nano", "foretoken-nano-q8_0.gguf", "8fda8d542ef1d127cd737e4391b9ff700650d8a501cf388cc1ded0275e5b4a4d"
+        "nano", "foretoken-nano-q8_0.gguf", "e884f395ea793356c9ce79dcaf2e92e1ffdfc38f108abfd6b05d63bc66fb0e9c"
     ),
 )
 MODELS = {model.name: model for model in _SHIPPED}
