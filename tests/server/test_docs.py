@@ -13,7 +13,8 @@ from foretoken.cli.serve import serve
 from tests.server.running import TIMEOUT, RunningServer
 
 DOCS = Path(__file__).parents[2] / "docs"
-EXAMPLES = re.findall(r"```(python|bash)\n(.*?)```", (DOCS / "api.md").read_text(encoding="utf-8"), re.DOTALL)
+PAGES = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("api.md", "clients.md"))
+EXAMPLES = re.findall(r"```(python|bash)\n(.*?)```", PAGES, re.DOTALL)
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
@@ -24,7 +25,7 @@ def test_examples_of_the_interface(server: RunningServer, number: int) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
     assert done.stdout
-    assert '"error"' not in done.stdout
+    assert '"error":{' not in done.stdout
 
 
 def test_options_in_the_documentation_exist() -> None:
