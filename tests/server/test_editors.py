@@ -53,3 +53,56 @@ def test_a_suggestion_ends_where_the_indentation_does(http: httpx.Client) -> Non
     assert whole.startswith(cut)
     later = [line for line in cut.split("\n")[1:] if line.strip()]
     assert all(len(line) - len(line.lstrip()) >= asked["n_indent"] for line in later)
+
+
+ASKED_BY_VSCODE = [
+    # As the source of llama.vscode (src/llama-server.ts, 2025) puts its requests together; nothing of it was run here.
+    (
+        "/infill",
+        {"input_prefix": "def f():\n", "input_suffix": "\n", "input_extra": [{"filename": "a.py", "text": "x = 1"}],
+         "prompt": "    ", "n_predict": 16, "top_k": 40, "top_p": 0.99, "stream": False,
+         "samplers": ["top_k", "top_p", "infill"], "cache_prompt": True, "n_indent": 4, "t_max_prompt_ms": 500,
+         "t_max_predict_ms": 2500},
+    ),
+    (
+        "/infill",
+        {"input_prefix": "", "input_suffix": "", "input_extra": [], "prompt": "", "n_predict": 0, "samplers": [],
+         "cache_prompt": True, "t_max_prompt_ms": 500, "t_max_predict_ms": 1},
+    ),
+    (
+        "/v1/chat/completions",
+        {"messages": [{"role": "system", "content": "Code."}, {"role": "user", "content": "Rename it."}],
+         "stream": False, "cache_prompt": True, "samplers": "edkypmxt", "temperature": 0.8, "dynatemp_range": 0,
+         "dynatemp_exponent": 1, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "typical_p": 1, "xtc_probability": 0,
+         "xtc_threshold": 0.1, "repeat_last_n": 64, "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0,
+         "dry_multiplier": 0, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": -1, "n_predict": 8,
+         "timings_per_token": False},
+    ),
+    (
+        "/v1/chat/completions",
+        {"messages": [{"role": "user", "content": "List the files."}], "stream": False, "temperature": 0.8,
+         "top_p": 0.95, "max_tokens": 8, "tool_choice": "auto",
+         "tools": [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(ASKED_BY_VSCODE)))
+def test_requests_as_llama_vscode_makes_them(http: httpx.Client, number: int) -> None:
+    path, body = ASKED_BY_VSCODE[number]
+    answer = http.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    assert "x-ignored-fields" not in answer.headers
+    if path == "/infill":
+        assert {"content", "generation_settings", "tokens_cached", "truncated", "timings"} <= set(answer.json())
+    else:
+        assert answer.json()["choices"][0]["message"]["role"] == "assistant"
+
+
+def test_a_stream_as_continue_reads_it(http: httpx.Client) -> None:
+    """Its llama.cpp provider posts to /completion and joins the `content` of every event."""
+    body = {"prompt": "The river", "stream": True, "n_predict": 6, "temperature": 0, "stop": ["\n\n"]}
+    with http.stream("POST", "/completion", json=body, headers={"Authorization": "Bearer undefined"}) as answer:
+        events = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: ")]
+    whole = http.post("/completion", json={**body, "stream": False}).json()
+    assert "".join(event["content"] for event in events) == whole["content"]

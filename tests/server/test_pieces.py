@@ -162,6 +162,10 @@ def test_samplers_left_out_are_off() -> None:
     assert "temperature" not in _switched_off([], SamplingParams(temperature=0))
     with pytest.raises(InvalidRequest, match="order"):
         _switched_off(["top_p", "top_k"], SamplingParams())
+    assert _switched_off("kpi", SamplingParams()) == off
+    assert set(_switched_off("edkypmxt", SamplingParams())) == {"top_n_sigma"}
+    with pytest.raises(InvalidRequest, match="'z' is not a sampler"):
+        _switched_off("kz", SamplingParams())
 
 
 def test_drafters_by_name() -> None:

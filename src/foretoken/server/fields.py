@@ -88,7 +88,7 @@ class GenerationFields(ConstraintFields):
     mirostat: Annotated[int, Field(ge=0, le=2)] | None = None
     mirostat_tau: Real | None = None
     mirostat_eta: Real | None = None
-    samplers: Annotated[list[str], Field(max_length=32)] | None = None
+    samplers: Annotated[list[str] | str, Field(max_length=32)] | None = None
     seed: Seed | None = None
     logit_bias: Annotated[dict[str, float | bool] | list[list[Any]], Field(max_length=4096)] | None = None
     ignore_eos: bool | None = None

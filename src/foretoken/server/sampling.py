@@ -20,6 +20,9 @@ _RANDOM_SEED = 2**32 - 1
 
 ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 _ALIASES = {"typical_p": "typ_p", "temp": "temperature", "top-k": "top_k", "top-p": "top_p", "min-p": "min_p"}
+_LETTERS = {"e": "penalties", "d": "dry", "s": "top_n_sigma", "k": "top_k", "y": "typ_p", "p": "top_p", "m": "min_p",
+            "x": "xtc", "t": "temperature", "i": "infill"}  # fmt: skip
+"""llama.cpp's short names; llama.vscode writes its samplers as one word of them."""
 _OFF: dict[str, dict[str, Any]] = {
     "penalties": {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
     "dry": {"dry_multiplier": 0.0},
@@ -51,8 +54,10 @@ def sampling_params(
     return params if body.samplers is None else replace(params, **_switched_off(body.samplers, params))
 
 
-def _switched_off(names: Sequence[str], params: SamplingParams) -> dict[str, Any]:
+def _switched_off(names: Sequence[str] | str, params: SamplingParams) -> dict[str, Any]:
     """Neutral values for the samplers a request does not list."""
+    if isinstance(names, str):
+        names = [_LETTERS.get(letter, letter) for letter in names]
     known = [_ALIASES.get(name, name) for name in names]
     # The infill sampler only decides where a completion may end; editors list it, and do without it.
     listed = [name for name in known if name != "infill"]
