@@ -146,7 +146,14 @@ def test_an_answer_ends_where_its_grammar_does(compiler: Compiler, vocabulary: V
     for token in vocabulary.tokenize('{"a": 1}', add_special=False):
         assert token in grammar.allowed()
         grammar.accept(token)
+    assert grammar.complete
     assert set(grammar.allowed()) == vocabulary.end_tokens
+
+
+def test_no_step_is_spent_on_an_end_that_is_certain(tiny_path: Callable[..., Path]) -> None:
+    with Engine.load(tiny_path("llama"), n_ctx=128, n_threads=1) as engine:
+        answer, _ = both(engine, keeping_to({"const": 7}))
+        assert (answer.text, answer.finish.reason, len(answer.tokens)) == ("7", "stop", 1)
 
 
 def test_copies_go_their_own_way(compiler: Compiler, vocabulary: Vocabulary) -> None:

@@ -212,7 +212,7 @@ class Loop:
             session.n_emitted += 1
             ends = token in self.pieces.end_tokens
             text += "" if ends else session.text.push(infos[-1].piece)
-            if ends or session.text.stopped_by is not None:
+            if ends or session.complete:
                 reason = "stop"
             elif session.n_wanted == 0:
                 reason = "length"

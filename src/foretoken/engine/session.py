@@ -80,6 +80,11 @@ class Session:
         return None if limit is None else limit - self.n_emitted
 
     @property
+    def complete(self) -> bool:
+        """Whether nothing is left to say: a stop string came, or the grammar is at its end."""
+        return self.text.stopped_by is not None or (self.grammar is not None and self.grammar.complete)
+
+    @property
     def overdue(self) -> bool:
         limit = self.request.time_limit
         return limit is not None and time.perf_counter() - self.submitted > limit

@@ -30,6 +30,11 @@ class Grammar:
             raise GrammarError("the grammar allows no token here, not even the end")
         return found
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing but the end of the answer may come."""
+        return self._matcher.is_stopped()
+
     def accept(self, token: Token) -> None:
         self._matcher.consume_token(token)
         self._check()
