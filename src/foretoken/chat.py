@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import TemplateError
 from jinja2.ext import Extension, loopcontrols
@@ -20,6 +20,9 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 """For models that carry no template of their own."""
+
+OPEN, CLOSE = "<think>", "</think>"
+"""What models write around their thoughts."""
 
 
 class _Generation(Extension):
@@ -65,6 +68,13 @@ class ChatTemplate:
             raise
         except Exception as error:
             raise InvalidRequest(f"the model's chat template refuses these messages: {error}") from error
+
+    def thought_before(self, prompt: str) -> Literal["none", "may", "open"]:
+        """What of thinking comes before an answer to this prompt: none, perhaps one, or the rest of one."""
+        end = prompt.rstrip()
+        if end.endswith(OPEN):
+            return "open"
+        return "may" if CLOSE in self.source and not end.endswith(CLOSE) else "none"
 
 
 def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False, **_: Any) -> str:

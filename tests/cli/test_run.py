@@ -76,7 +76,20 @@ def test_the_seeds_command_line_is_accepted(tiny_path: TinyPath) -> None:
     assert "statistics ngram-mod: #calls(b,g,a) = 1" in done.stderr
 
 
+@pytest.mark.parametrize("extra", [[], ["--chat"]], ids=["plain", "chat"])
+def test_an_answer_keeps_to_a_schema_or_a_grammar(extra: list[str], tiny_path: TinyPath, tmp_path: Path) -> None:
+    file = tmp_path / "answer.gbnf"
+    file.write_text('root ::= "yes" | "no"')
+    schema = '{"enum": [{"a": 1}, {"a": 2}]}'
+    chosen = run(tiny_path("qwen35"), "-p", "x", "-j", schema, *extra).stdout
+    assert json.loads(chosen)["a"] in (1, 2)
+    assert run(tiny_path("qwen35"), "-p", "x", "--grammar-file", file, *extra).stdout in ("yes\n", "no\n")
+
+
 WRONG: dict[str, tuple[list[object], str]] = {
+    "no grammar": (["-p", "x", "--grammar", "root ::= y"], "'y' not found"),
+    "no grammar file": (["-p", "x", "--grammar-file", "gone.gbnf"], "cannot read gone.gbnf"),
+    "two of them": (["-p", "x", "--grammar", "y", "-j", "{}"], "one grammar or schema"),
     "no such file": (["-m", "gone.gguf", "-p", "x"], "no such file"),
     "unknown drafter": (["--spec-type", "ngram-mud", "-p", "x"], "did you mean ngram-mod?"),
     "none and more": (["--spec-type", "none,copy", "-p", "x"], "cannot be combined"),

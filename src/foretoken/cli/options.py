@@ -95,6 +95,23 @@ Stop = Annotated[
 ]
 IgnoreEos = Annotated[bool, Option("--ignore-eos", help="Go on when the model would end.", rich_help_panel=OUTPUT)]
 
+Grammar = Annotated[
+    str | None,
+    Option("--grammar", help="A grammar (GBNF) that the answer keeps to.", show_default=False, rich_help_panel=OUTPUT),
+]
+GrammarFile = Annotated[
+    Path | None, Option("--grammar-file", help="A file that holds one.", show_default=False, rich_help_panel=OUTPUT)
+]
+JsonSchema = Annotated[
+    str | None,
+    Option("-j", "--json-schema", help="A JSON schema that the answer keeps to; {} is any JSON.", show_default=False,
+           rich_help_panel=OUTPUT),
+]  # fmt: skip
+JsonSchemaFile = Annotated[
+    Path | None,
+    Option("-jf", "--json-schema-file", help="A file that holds one.", show_default=False, rich_help_panel=OUTPUT),
+]
+
 Temperature = Annotated[
     float, Option("--temp", "--temperature", help="0 always takes the best token.", rich_help_panel=SAMPLING)
 ]

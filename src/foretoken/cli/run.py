@@ -6,7 +6,8 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import typer
 
@@ -16,8 +17,9 @@ from foretoken.cli.engine_options import takes_engine
 from foretoken.cli.settings import show_library_log
 from foretoken.config import EngineConfig
 from foretoken.engine.engine import Engine
+from foretoken.errors import ConfigError
 from foretoken.speculation.statistics import line
-from foretoken.types import Chunk, Finish, Request, SamplingParams
+from foretoken.types import Chunk, Constraint, Finish, Request, SamplingParams
 
 
 @takes_engine()
@@ -29,6 +31,10 @@ def run(
     n_predict: options.NPredict = -1,
     stop: options.Stop = None,
     ignore_eos: options.IgnoreEos = False,
+    grammar: options.Grammar = None,
+    grammar_file: options.GrammarFile = None,
+    json_schema: options.JsonSchema = None,
+    json_schema_file: options.JsonSchemaFile = None,
     as_json: options.Json = False,
     verbose: options.Verbose = False,
     temperature: options.Temperature = 0.8,
@@ -57,6 +63,7 @@ def run(
         max_tokens=None if n_predict < 0 else n_predict,
         stop=tuple(stop or ()),
         ignore_eos=ignore_eos,
+        constraint=_constraint(grammar, grammar_file, json_schema, json_schema_file),
     )
     with Engine.from_config(config) as engine:
         print(engine.assembly.describe(), file=sys.stderr)
@@ -70,13 +77,13 @@ def _answer_once(
     engine: Engine, template: Request, prompt: str | None, system: str | None, chat: bool, as_json: bool
 ) -> None:
     text = sys.stdin.read() if prompt in (None, "-") else prompt
-    if chat or system:
-        text = _template(engine).render([*_system(system), {"role": "user", "content": text}])
     request = dataclasses.replace(template, prompt=text or "")
+    if chat or system:
+        request = _asked(template, _template(engine), [*_system(system), {"role": "user", "content": text or ""}])
     answer, finish = _stream(engine, request, quiet=as_json)
     if as_json:
         print(json.dumps(_as_json(answer, finish)))
-    if finish.reason == "error":
+    if finish.reason in ("error", "invalid"):
         raise SystemExit(f"foretoken: {finish.error}")
 
 
@@ -90,8 +97,34 @@ def _converse(engine: Engine, template: Request, system: str | None) -> None:
             messages = _system(system)
             continue
         messages.append({"role": "user", "content": line_})
-        answer, _ = _stream(engine, dataclasses.replace(template, prompt=chat.render(messages)))
+        answer, _ = _stream(engine, _asked(template, chat, messages))
         messages.append({"role": "assistant", "content": answer})
+
+
+def _asked(template: Request, chat: ChatTemplate, messages: list[dict[str, str]]) -> Request:
+    """A conversation as a request; a constraint begins behind what the model thinks first."""
+    prompt = chat.render(messages)
+    constraint = template.constraint
+    if constraint is not None:
+        constraint = dataclasses.replace(constraint, thought=chat.thought_before(prompt))
+    return dataclasses.replace(template, prompt=prompt, constraint=constraint)
+
+
+def _constraint(
+    grammar: str | None, grammar_file: Path | None, schema: str | None, schema_file: Path | None
+) -> Constraint | None:
+    given: list[tuple[Literal["gbnf", "json_schema"], str | Path | None]] = [
+        ("gbnf", grammar), ("gbnf", grammar_file), ("json_schema", schema), ("json_schema", schema_file)
+    ]  # fmt: skip
+    found = [(kind, source) for kind, source in given if source is not None]
+    if len(found) > 1:
+        raise ConfigError("give one grammar or schema")
+    for kind, source in found:
+        try:
+            return Constraint(kind, source if isinstance(source, str) else source.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read {source}: {error}") from None
+    return None
 
 
 def _input_lines() -> Iterator[str]:

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from foretoken.chat import ChatTemplate
+from foretoken.chat import OPEN
 from foretoken.errors import InvalidRequest
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.fields import Count, GenerationFields, Int
-from foretoken.server.reasoning import CLOSE, OPEN
 from foretoken.server.service import Service
 from foretoken.server.tools.definitions import MAX_TOOLS, ToolBody, ToolUse, tool_use
 from foretoken.types import Token
@@ -191,14 +190,6 @@ def tokens_of(text: str, vocabulary: Vocabulary) -> list[Token]:
     first = vocabulary.bos
     written = first is not None and text.encode("utf-8", "replace").startswith(vocabulary.piece(first))
     return vocabulary.tokenize(text, add_special=not written)
-
-
-def thought_before(prompt: str, template: ChatTemplate) -> Literal["none", "may", "open"]:
-    """What of thinking comes before an answer to this prompt; a constraint begins behind it."""
-    if thinks_first(prompt):
-        return "open"
-    closed = prompt.rstrip().endswith(CLOSE)
-    return "may" if CLOSE in template.source and not closed else "none"
 
 
 def thinks_first(prompt: str) -> bool:

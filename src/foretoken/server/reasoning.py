@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-OPEN, CLOSE = "<think>", "</think>"
+from foretoken.chat import CLOSE, OPEN
 
 
 @dataclass(frozen=True, slots=True)

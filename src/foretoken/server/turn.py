@@ -38,7 +38,7 @@ async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
     prompt, tokens = await prompt_of(service, body)
     n = body.n or 1
     service.check_choices(n)
-    thought = chat.thought_before(prompt, service.template)
+    thought = service.template.thought_before(prompt)
     request = service.request(
         body, tokens, owner, max_tokens=body.n_wanted, n=n, logprobs=body.n_logprobs, thought=thought
     )
