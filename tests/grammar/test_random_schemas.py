@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -17,7 +19,8 @@ import pytest
 from foretoken import Engine, SamplingParams
 from foretoken.config import SpeculationConfig
 from foretoken.models import path_of
-from tests.grammar.asking import GREEDY, both, keeping_to
+from foretoken.types import OFF
+from tests.grammar.asking import GREEDY, ask, both, keeping_to
 from tests.grammar.schemas import random_schema
 
 SLOW = bool(os.environ.get("FORETOKEN_SLOW"))
@@ -37,3 +40,14 @@ def test_random_schemas(model: str, tiny_path: Callable[..., Path]) -> None:
             speculated, _ = both(engine, keeping_to(schema, params=params))
             assert speculated.finish.reason == "stop", (seed, schema, speculated)
             jsonschema.validate(json.loads(speculated.text), schema, format_checker=jsonschema.FormatChecker())
+
+
+def test_answers_side_by_side_are_those_given_alone(tiny_path: Callable[..., Path]) -> None:
+    wanted = [
+        keeping_to(random_schema(Random(seed)), params=SamplingParams(temperature=1.0, seed=seed)) for seed in range(16)
+    ]
+    with Engine.load(tiny_path("qwen35"), n_parallel=4, n_ctx=1024, n_threads=1) as engine:
+        alone = [ask(engine, replace(request, speculation=OFF)).tokens for request in wanted]
+        with ThreadPoolExecutor(8) as threads:
+            together = [answer.tokens for answer in threads.map(lambda request: ask(engine, request), wanted)]
+    assert together == alone
