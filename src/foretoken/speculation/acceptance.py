@@ -75,15 +75,14 @@ class Acceptance:
         # Doubt sits where a draft begins: whether this is the place at all.
         trust = self._trusted(seq, draft.source)
         run, total = trust.run, trust.factor
-        belief = _STREAKS[run][1]
         known: dict[tuple[float, int], float] = {}
         for position, stated in enumerate(draft.confidence):
             kind = (stated, position if position < 2 else 2)
             p = known.get(kind)
             if p is None:
                 bucket = self._buckets.get((draft.source, run, self._doubt(stated), kind[1]))
-                p = belief * stated if bucket is None else bucket.probability(belief * stated)
-                known[kind] = p = min(_SURE, p)
+                expected = _believed(run, stated)
+                known[kind] = p = min(_SURE, expected if bucket is None else bucket.probability(expected))
             total *= p
             if total < _HOPELESS:
                 break
@@ -99,7 +98,7 @@ class Acceptance:
             key = (offer.source, run, self._doubt(stated), min(position, 2))
             bucket = self._buckets.setdefault(key, _Bucket())
             if position == 0:
-                trust.learn(guess == token, bucket.probability(_STREAKS[run][1] * stated))
+                trust.learn(guess == token, bucket.probability(_believed(run, stated)))
             bucket.learn(guess == token)
             if guess != token:
                 return
@@ -120,3 +119,8 @@ class Acceptance:
 
     def _trusted(self, seq: SeqId, source: str) -> _Trust:
         return self._trust.setdefault((seq, source), _Trust())
+
+
+def _believed(run: int, stated: float) -> float:
+    """A drafter's own word before anything is known; one that is certain (of forced tokens, say) has its reasons."""
+    return stated if stated == 1.0 else _STREAKS[run][1] * stated

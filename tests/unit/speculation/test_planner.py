@@ -321,3 +321,11 @@ def test_a_drafter_that_is_never_right_is_asked_less_where_asking_costs(step_ms:
     assert fewest <= asks(100, said=8) <= most
     assert asks(20, said=7) >= 12, "once it is right it is asked every time"
     assert not FixedPlanner().resting(0, "a", costly=True), "who chose a fixed plan wants every draft"
+
+
+def test_who_is_certain_is_believed_from_the_first_token_until_it_was_wrong() -> None:
+    p = planner()
+    assert length(p.plan([Proposal(ask(), [offer(1.0, n=3)])])) == 3
+    for _ in range(8):
+        p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {0: [offer(1.0, n=3)]}))
+    assert p.plan([Proposal(ask(), [offer(1.0, n=3)])]) == {}
