@@ -34,6 +34,8 @@ class Assembly:
     trials: tuple[Trial, ...]
     alone: bool = False
     """Exactness was insisted on for a model whose rows have other bits in company."""
+    borrowed: bool = False
+    """Whether the model is somebody else's, and stays when this is closed."""
 
     def describe(self) -> str:
         """What runs and what it guarantees, in one line."""
@@ -65,23 +67,31 @@ class Assembly:
 
     def close(self) -> None:
         self.context.close()
-        self.model.close()
+        if not self.borrowed:
+            self.model.close()
 
 
-def assemble(config: EngineConfig) -> Assembly:
-    """Load the model, find the memory that works, open the context."""
+def assemble(config: EngineConfig, borrowed: Model | None = None) -> Assembly:
+    """Load the model unless it is borrowed, find the memory that works, open the context."""
     _check(config)
+    if borrowed is not None:
+        return replace(_kept_exact(config, borrowed), borrowed=True)
     model = Model(config.model)
     try:
-        assembly = _assemble(config, model)
-        if not config.exact or assembly.exact:
-            return assembly
-        # What was cached by wide batches differs too: deciding near ties over again would not be enough.
-        assembly.context.close()
-        return replace(_assemble(replace(config, n_parallel=1), model), exact=True, alone=True)
+        return _kept_exact(config, model)
     except BaseException:
         model.close()
         raise
+
+
+def _kept_exact(config: EngineConfig, model: Model) -> Assembly:
+    """What was assembled; where exactness is insisted on and company would spoil it, without company."""
+    assembly = _assemble(config, model)
+    if not config.exact or assembly.exact:
+        return assembly
+    # What was cached by wide batches differs too: deciding near ties over again would not be enough.
+    assembly.context.close()
+    return replace(_assemble(replace(config, n_parallel=1), model), exact=True, alone=True)
 
 
 def try_memories(config: EngineConfig, model: Model) -> list[Trial]:

@@ -27,6 +27,7 @@ from foretoken.errors import EngineStopped
 from foretoken.grammar.compiler import Compiler
 from foretoken.grammar.grammar import Grammar
 from foretoken.llama.guidance import guidance_tokenizer
+from foretoken.llama.model import Model
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.speculation.adaptive import AdaptivePlanner
 from foretoken.speculation.cost import StepCost
@@ -72,15 +73,16 @@ class Engine:
         config: EngineConfig,
         after_step: Callable[[], None] = lambda: None,
         widths_ms: Mapping[int, float] | None = None,
+        borrowed: Model | None = None,
     ) -> Engine:
         """Load what the settings say.
 
         `after_step` is called on the engine's thread when a step has told its events; `widths_ms` is a calibration
-        that an engine with the same settings found before.
+        that an engine with the same settings found before; a `borrowed` model is loaded already, and stays.
         """
         if "mtp" in resolve(config.speculation):
             config = replace(config, model=replace(config.model, load_mtp=True))
-        assembly = assemble(config)
+        assembly = assemble(config, borrowed)
         if assembly.alone:
             config = _plain(config)
         host = EngineHost(config, assembly)

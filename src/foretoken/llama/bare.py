@@ -24,6 +24,8 @@ class BareLoop:
         self._batch.pos[0] = self._position
         if llama_cpp.llama_decode(self._context, self._batch) != 0:
             raise RuntimeError("libllama could not decode")
+        # On a GPU the decode has only begun.
+        llama_cpp.llama_synchronize(self._context)
         self._position += 1
 
     def close(self) -> None:

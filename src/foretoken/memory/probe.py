@@ -86,13 +86,15 @@ def _try(open_backend: OpenBackend, kind: type[Memory], n_parallel: int, n_rollb
 
 def _experiment(backend: Backend, memory: Memory) -> Trial:
     tokens = [(i * 7919 + 13) % backend.n_vocab for i in range(_PROMPT + _DRAFT + 1)]
-    wanted = _fresh(backend, memory, tokens)
-    protect, rewind, found = [], [], wanted
+    wanted = _fresh(backend, memory, tokens, range(len(tokens)))
+    protect, rewind, found, reached = [], [], wanted, 0
     for _ in range(_ROUNDS):
-        found, spent = _rewound(backend, memory, tokens)
+        found, reached, spent = _rewound(backend, memory, tokens)
         protect.append(spent[0])
         rewind.append(spent[1])
-    distance = _distance(found, wanted)
+    # Kernels differ by width, and some networks make much of it: whether the state was right shows in equal batches.
+    alike = _fresh(backend, memory, tokens, sorted({0, _PROMPT, reached}))
+    distance = _distance(found, alike)
     works = distance < _NOISE
     return Trial(
         memory.name,
@@ -100,7 +102,7 @@ def _experiment(backend: Backend, memory: Memory) -> Trial:
         exact=works and bool((found == wanted).all()),
         protect_ms=statistics.median(protect),
         rewind_ms=statistics.median(rewind),
-        restores=works and _restores(backend, memory, tokens, wanted),
+        restores=works and _restores(backend, memory, tokens),
         reason="" if works else f"after a rewind the logits are off by {distance:.0%}",
     )
 
@@ -112,7 +114,7 @@ def _distance(found: NDArray[np.float32], wanted: NDArray[np.float32]) -> float:
     return float(np.linalg.norm(found - wanted) / (np.linalg.norm(wanted - wanted.mean()) + 1e-9))
 
 
-def _restores(backend: Backend, memory: Memory, tokens: Sequence[Token], wanted: NDArray[np.float32]) -> bool:
+def _restores(backend: Backend, memory: Memory, tokens: Sequence[Token]) -> bool:
     """Copy out a state and, further on, the cells; forget everything; copy both in and go on from the state."""
     memory.release(0)
     _decode(backend, tokens, 0, _PROMPT)
@@ -127,21 +129,23 @@ def _restores(backend: Backend, memory: Memory, tokens: Sequence[Token], wanted:
     except (DecodeError, IntegrityError):
         memory.release(0)
         return False
-    return _distance(backend.logits(last), wanted) < _NOISE
+    found = backend.logits(last).copy()
+    return _distance(found, _fresh(backend, memory, tokens, (0, _PROMPT))) < _NOISE
 
 
-def _fresh(backend: Backend, memory: Memory, tokens: Sequence[Token]) -> NDArray[np.float32]:
-    """The last logits of a chain decoded one token at a time, which nothing was ever taken from."""
+def _fresh(backend: Backend, memory: Memory, tokens: Sequence[Token], starts: Sequence[int]) -> NDArray[np.float32]:
+    """The last logits of a chain that nothing was ever taken from, decoded in batches that begin at `starts`."""
     memory.release(0)
-    for position in range(len(tokens)):
-        _decode(backend, tokens, position, position + 1)
-    return backend.logits(0).copy()
+    last = 0
+    for start, end in zip(starts, (*starts[1:], len(tokens)), strict=True):
+        last = _decode(backend, tokens, start, end)
+    return backend.logits(last).copy()
 
 
 def _rewound(
     backend: Backend, memory: Memory, tokens: Sequence[Token]
-) -> tuple[NDArray[np.float32], tuple[float, float]]:
-    """The same logits after a draft was decoded and all but a part of it taken back."""
+) -> tuple[NDArray[np.float32], int, tuple[float, float]]:
+    """The same logits after a draft was decoded and all but a part of it taken back, and how far back that went."""
     memory.release(0)
     _decode(backend, tokens, 0, _PROMPT)
     started = time.perf_counter()
@@ -154,7 +158,7 @@ def _rewound(
     if reached < _PROMPT:
         raise IntegrityError(f"a rewind to {_PROMPT + _KEPT} went back to {reached}")
     last = _decode(backend, tokens, reached, len(tokens))
-    return backend.logits(last).copy(), ((protected - started) * 1e3, (rewound - decoded) * 1e3)
+    return backend.logits(last).copy(), reached, ((protected - started) * 1e3, (rewound - decoded) * 1e3)
 
 
 def _decode(backend: Backend, tokens: Sequence[Token], start: int, end: int) -> int:
