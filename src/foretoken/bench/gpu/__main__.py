@@ -1,0 +1,3 @@
+from foretoken.bench.gpu.run import main
+
+main()

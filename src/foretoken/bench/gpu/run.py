@@ -1,0 +1,245 @@
+"""The whole run, one part after the other: what is done is kept, so that a run can be cut off and taken up again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from multiprocessing import Process
+from pathlib import Path
+from typing import Any
+
+from foretoken import machine
+from foretoken.bench import shapes
+from foretoken.bench.compare import Recording, compare, record
+from foretoken.bench.contestants import Contestant, OracleContestant
+from foretoken.bench.gpu import costs, recordings, server
+from foretoken.bench.gpu.scripted import scripted
+from foretoken.bench.workloads import load as load_workload
+from foretoken.config import EngineConfig, ModelConfig
+from foretoken.engine.engine import Engine
+from foretoken.errors import ForetokenError
+from foretoken.llama.model import Model
+
+_BITS = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 33, 48, 64)
+_SHORT, _LONG = 1024, 16384
+EMBEDDED = "embedded"
+_PATIENCE_S = 300.0
+
+
+class Keeper:
+    """Results by model and part, written down after each part; parts that are there are not measured again."""
+
+    def __init__(self, path: Path, deadline: float) -> None:
+        self.path = path
+        self.deadline = deadline
+        self.results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"machine": _facts()}
+
+    def part(self, model: str, name: str, measure: Callable[[], Any], seconds: float = 5.0) -> None:
+        """Measure a part that is expected to take so long, if it is missing and there is time for it."""
+        done = self.results.setdefault(model, {})
+        if name in done and "error" not in done[name]:
+            return
+        if time.monotonic() + seconds > self.deadline:
+            print(f"{model} {name}: no time left", flush=True)
+            return
+        started = time.monotonic()
+        try:
+            done[name] = {"result": measure(), "seconds": round(time.monotonic() - started, 1)}
+        except ForetokenError as error:
+            done[name] = {"error": str(error)}
+        print(f"{model} {name}: {json.dumps(done[name])[:300]}", flush=True)
+        self.path.write_text(json.dumps(self.results, indent=1))
+
+    def missing(self, model: str, names: Sequence[str]) -> bool:
+        return any(name not in self.results.get(model, {}) for name in names)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = _options().parse_args(arguments)
+    logging.basicConfig(level=logging.ERROR)
+    keeper = Keeper(options.out, time.monotonic() + options.seconds)
+    names = options.models.split(",")
+    with _writing([name for name in names if name != EMBEDDED], options):
+        for name in names:
+            measure(keeper, name, options)
+
+
+@contextmanager
+def _writing(names: Sequence[str], options: argparse.Namespace) -> Iterator[None]:
+    """The models of later turns are written while earlier ones are measured."""
+    writers = [Process(target=shapes.write, args=(_path(name, options), name, options.vocabulary)) for name in names]
+    for writer in writers:
+        writer.start()
+    try:
+        yield
+    finally:
+        for writer in writers:
+            writer.join()
+
+
+def _path(name: str, options: argparse.Namespace) -> Path:
+    path: Path = options.folder / f"{name}.gguf"
+    return path
+
+
+def measure(keeper: Keeper, name: str, options: argparse.Namespace) -> None:
+    """All parts for one model: a shape, or the embedded model, which says what it likes."""
+    path = options.embedded if name == EMBEDDED else _written(_path(name, options))
+    config = EngineConfig(ModelConfig(path), n_ctx=options.context, n_threads=4, memory=options.memory)
+    started = time.monotonic()
+    with Model(config.model) as model:
+        loaded = time.monotonic() - started
+        keeper.part(name, "load", lambda: {"seconds": loaded, "bytes": model.n_bytes, "gpu_mib": _gpu_memory()})
+        if "costs" in options.parts:
+            _costs(keeper, name, model, config, options)
+        for n_slots, names in ((1, options.workloads), (4, options.four)):
+            chosen = names.split(",") if names else []
+            if keeper.missing(name, [f"{workload}/{n_slots}" for workload in chosen]):
+                try:
+                    with Engine.from_config(replace(config, n_parallel=n_slots), borrowed=model) as engine:
+                        _workloads(keeper, name, engine, n_slots, chosen, options)
+                except ForetokenError as error:
+                    print(f"{name} with {n_slots} slots: {error}", flush=True)
+        if "costs" in options.parts and options.longest >= _LONG:
+            keeper.part(name, "widths 16k", lambda: costs.widths(model, _LONG), 20)
+        if "bits" in options.parts:
+            keeper.part(name, "bits", lambda: _bits(model), 20)
+        if "exact" in options.parts:
+            keeper.part(name, "exact", lambda: _exact(model, config), 20)
+
+
+def _costs(keeper: Keeper, name: str, model: Model, config: EngineConfig, options: argparse.Namespace) -> None:
+    n_past = min(_SHORT, options.longest)
+    keeper.part(name, "widths 1k", lambda: costs.widths(model, n_past), 20)
+    keeper.part(name, "memories", lambda: costs.memories(model, n_past), 15)
+    keeper.part(name, "streams", lambda: costs.streams(model, n_past), 15)
+    keeper.part(name, "loop", lambda: costs.loop(model, config, 200), 10)
+
+
+def _bits(model: Model) -> dict[str, Any]:
+    said = recordings.load()[0]
+    tokens = model.vocabulary.tokenize(said.prompt + said.answer)[:192]
+    return {kv: costs.bits(model, tokens, _BITS, kv) for kv in ("f16", "q8_0")}
+
+
+def _exact(model: Model, config: EngineConfig) -> dict[str, Any]:
+    """What `--exact` chooses here, and what a step costs with it."""
+    with Engine.from_config(replace(config, exact=True), borrowed=model) as engine:
+        limit = OracleContestant(engine).limit
+        return {"settings": engine.assembly.describe(), "widths_ms": limit.widths_ms}
+
+
+def _workloads(
+    keeper: Keeper, name: str, engine: Engine, n_slots: int, chosen: Sequence[str], options: argparse.Namespace
+) -> None:
+    """Plain, speculated, the oracle and llama-server, answer by answer side by side."""
+    with ExitStack() as stack:
+        texts = _texts(engine, name, chosen, max(options.requests, n_slots), options)
+        scripts = {
+            case.sampling.seed: answer
+            for one in texts
+            for case, answer in zip(one.cases, one.answers, strict=True)
+            if case.sampling.seed is not None
+        }
+        others: list[Contestant] = []
+        path = None
+        if name != EMBEDDED:
+            stack.enter_context(scripted(engine, scripts))
+            path = options.out.with_name(f"{name}.scripts")
+            server.write_scripts(path, scripts)
+        if options.server and n_slots == 1:
+            started = time.monotonic()
+            model_path = engine.assembly.model.path
+            drafters = options.drafters.split(",")
+            others += stack.enter_context(server.running(options.server, model_path, options.context, path, drafters))
+            print(f"{len(others)} servers after {time.monotonic() - started:.1f} s", flush=True)
+        keeper.part(
+            name, f"engine/{n_slots}", lambda: {"settings": engine.assembly.describe(), "gpu_mib": _gpu_memory()}
+        )
+        oracle = OracleContestant(engine)
+        keeper.part(name, f"oracle/{n_slots}", lambda: oracle.limit.widths_ms)
+        for text in texts:
+            if not text.cases or not keeper.missing(name, [f"{text.workload.name}/{n_slots}"]):
+                continue
+
+            def compared(text: Recording = text) -> dict[str, Any]:
+                return asdict(compare(engine, text, n_slots, options.rounds, oracle, others, lambda step: None))
+
+            keeper.part(name, f"{text.workload.name}/{n_slots}", compared, options.part_seconds)
+
+
+def _texts(
+    engine: Engine, name: str, chosen: Sequence[str], n_requests: int, options: argparse.Namespace
+) -> list[Recording]:
+    """What will be said: recordings in this vocabulary, or what the embedded model itself says."""
+    if name == EMBEDDED:
+        work = [replace(load_workload(one), temperature=0.0) for one in chosen]
+        played = [record(engine, one, options.n_predict, lambda step: None) for one in work]
+        return [_first(one, n_requests) for one in played]
+    said = recordings.load()
+    return [_first(recordings.tokenised(engine, said, one, options.n_predict), n_requests) for one in chosen]
+
+
+def _first(recording: Recording, n: int) -> Recording:
+    return replace(recording, cases=recording.cases[:n], answers=recording.answers[:n])
+
+
+def _written(path: Path) -> Path:
+    """Wait for a model that another process is writing."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise ForetokenError(f"{path} was not written within {_PATIENCE_S:.0f} s")
+        time.sleep(0.2)
+    return path
+
+
+def _facts() -> dict[str, Any]:
+    query = "name,driver_version,memory.total,clocks.max.sm"
+    return {**machine.describe(), "gpu": _smi(query), "load": machine.load()}
+
+
+def _gpu_memory() -> int | None:
+    used = _smi("memory.used")
+    return int(used.split()[0]) if used else None
+
+
+def _smi(query: str) -> str | None:
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m foretoken.bench.gpu", description=__doc__)
+    parser.add_argument(
+        "--out", type=Path, default=Path("gpu.json"), help="results; what is in it is not measured again"
+    )
+    parser.add_argument(
+        "--models", default="qwen3.5-0.8b,qwen3.5-27b", help=f"{', '.join(shapes.SHAPES)}, {EMBEDDED}, toy-..."
+    )
+    parser.add_argument("--folder", type=Path, default=Path("."), help="where the models are written")
+    parser.add_argument("--vocabulary", type=Path, help="ggml-vocab-qwen35.gguf of llama.cpp's sources")
+    parser.add_argument("--embedded", type=Path, help="the embedded model's file")
+    parser.add_argument("--server", type=Path, help="llama-server of the same build, patched to follow recordings")
+    parser.add_argument("--drafters", default=",".join(server.DRAFTERS), help="its settings of --spec-type")
+    parser.add_argument("--workloads", default=",".join(recordings.WORKLOADS))
+    parser.add_argument("--four", default="code-edit", help="workloads for four slots")
+    parser.add_argument("--memory", default="auto", help="how the engine takes tokens back")
+    parser.add_argument("--parts", default="costs,bits,exact", help="what to measure beside the workloads")
+    parser.add_argument("--requests", type=int, default=4, help="of each workload")
+    parser.add_argument("--n-predict", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--context", type=int, default=8192)
+    parser.add_argument("--longest", type=int, default=16384, help="context of t(width) at most")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no part that would end later")
+    parser.add_argument("--part-seconds", type=float, default=30.0, help="what a workload is expected to take")
+    return parser
