@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 TRIM := -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
 BINDING := llama-cpp-python==0.3.36
 
-.PHONY: serve test test-slow test-harness lint bench train-smoke clean
+.PHONY: serve test test-slow test-harness lint bench bench-gpu train-smoke clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -50,6 +50,25 @@ bench: $(VENV)/installed  ## the engine beside bare libllama, the drafters, plai
 	$(BIN)/foretoken bench engine $(MODEL)
 	$(BIN)/foretoken bench drafters
 	$(BIN)/foretoken bench run $(MODEL)
+
+# Needs an NVIDIA GPU, nvcc, cmake, ninja; no network once there is an sdist: make bench-gpu SDIST=llama_cpp_python-0.3.36.tar.gz
+# A library with CUDA that is built already: make bench-gpu LLAMA_CPP_LIB_PATH=folder VOCABULARY=ggml-vocab-qwen35.gguf
+GPU ?= gpu-bench
+SDIST ?=
+LLAMA_CPP_LIB_PATH ?=
+LIBS = $(or $(LLAMA_CPP_LIB_PATH),$(CURDIR)/$(GPU)/build/bin)
+VOCABULARY ?= $(GPU)/llama.cpp/models/ggml-vocab-qwen35.gguf
+# A Python that brings its own libstdc++ crashes in libllama: PRELOAD=/usr/lib/x86_64-linux-gnu/libstdc++.so.6
+PRELOAD ?=
+
+bench-gpu: $(VENV)/installed  ## true shapes with random weights on a GPU; ARGS="--models qwen3.5-27b --seconds 600"
+	@mkdir -p $(GPU)
+	@[ -n "$(LLAMA_CPP_LIB_PATH)" ] || [ -f "$(SDIST)" ] || { echo "SDIST=... is missing: see docs/results/gpu.md"; exit 1; }
+	@[ -n "$(LLAMA_CPP_LIB_PATH)" ] || $(BIN)/python -m foretoken.bench.gpu.build --sdist $(SDIST) --folder $(GPU)
+	LLAMA_CPP_LIB_PATH=$(LIBS) LD_PRELOAD="$(PRELOAD) $$(ls $(LIBS)/libabsent.so 2>/dev/null)" \
+	  $(BIN)/python -m foretoken.bench.gpu --folder $(GPU) --out $(GPU)/gpu.json --vocabulary $(VOCABULARY) \
+	  $$(test -x $(LIBS)/llama-server && echo --server $(LIBS)/llama-server) $(ARGS)
+	$(BIN)/python -m foretoken.bench.gpu.report $(GPU)/gpu.json
 
 train-smoke: | $(BIN)/python  ## the whole training recipe at toy size on a CPU
 	$(PYTHON) -m venv .venv-train

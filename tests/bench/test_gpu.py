@@ -12,7 +12,7 @@ import pytest
 from gguf.quants import dequantize
 
 from foretoken.bench import blocks, shapes
-from foretoken.bench.gpu import recordings, run
+from foretoken.bench.gpu import recordings, report, run
 from foretoken.bench.gpu.build import trim
 from foretoken.bench.gpu.recorded_server import patch
 from foretoken.bench.gpu.scripted import scripted
@@ -116,3 +116,11 @@ def test_another_llama_cpp_is_refused(tmp_path: Path) -> None:
     (tmp_path / "common/sampling.cpp").write_text("int main() {}\n")
     with pytest.raises(ConfigError, match="not the llama"):
         patch(tmp_path)
+
+
+def test_the_report_shows_what_a_run_kept() -> None:
+    kept = json.loads((Path(__file__).parents[2] / "docs/results/gpu-1.json").read_text())
+    text = "\n".join(report.tables(kept))
+    assert "| qwen3.5-27b | code-edit | 1 | 480 | 80.9 | 616.3 | 7.62 |" in text
+    assert "llama-server" not in text
+    assert "| qwen3.5-27b | fork | 19 | 39 |" in text

@@ -25,6 +25,7 @@ from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.engine import Engine
 from foretoken.errors import ForetokenError
 from foretoken.llama.model import Model
+from foretoken.models import DEFAULT, path_of
 
 _BITS = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 33, 48, 64)
 _SHORT, _LONG = 1024, 16384
@@ -228,7 +229,7 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--folder", type=Path, default=Path("."), help="where the models are written")
     parser.add_argument("--vocabulary", type=Path, help="ggml-vocab-qwen35.gguf of llama.cpp's sources")
-    parser.add_argument("--embedded", type=Path, help="the embedded model's file")
+    parser.add_argument("--embedded", type=Path, default=path_of(DEFAULT), help="the embedded model's file")
     parser.add_argument("--server", type=Path, help="llama-server of the same build, patched to follow recordings")
     parser.add_argument("--drafters", default=",".join(server.DRAFTERS), help="its settings of --spec-type")
     parser.add_argument("--workloads", default=",".join(recordings.WORKLOADS))
