@@ -32,6 +32,8 @@ _PAYS = 3.0
 _PROMPT_SHARE = 8
 """The regular states of one prompt take at most one part in so many of the budget."""
 _MIN_SPACING = 512
+_UNLIKELY = 0.1
+"""The odds of a state inside a prompt, which only an edit wants, until it was used."""
 _TELL_SECONDS = 60.0
 _NOTHING = Tree()
 
@@ -78,6 +80,7 @@ class StateCache:
             "host_states": len(self.host),
             "host_evicted": self.host.n_evicted,
             "restored_tokens": self.n_restored,
+            "copy_seconds": self.thrift.copied_ms / 1e3,
         }
         if self.disk is not None:
             found |= {
@@ -164,6 +167,7 @@ class StateCache:
                 self.memory.clone(reuse.slot, seq)
             self.memory.adopt(seq, reuse.position, None, state)
         for entry in reuse.entries:
+            entry.odds = 1.0
             self.host.touch(entry)
 
     def pin(self, seq: SeqId, owner: str, text: Sequence[Token]) -> None:
@@ -209,8 +213,8 @@ class StateCache:
         )
         return anchors(ends, start, length, self.config.gap, spacing, self.config.n_checkpoints)
 
-    def keep_state(self, seq: SeqId, owner: str, text: Sequence[Token], must: bool) -> None:
-        """Keep the recurrent state of a slot that stands at the end of this text."""
+    def keep_state(self, seq: SeqId, owner: str, text: Sequence[Token], likely: bool) -> None:
+        """Keep the recurrent state of a slot that stands at the end of this text; a likely one, whatever it takes."""
         if not self.on or not self.backend.recurrent:
             return
         key = owner_key(owner)
@@ -220,8 +224,8 @@ class StateCache:
         self._pin(seq, key, node)
         if known := node.parts.get("state"):
             self.host.touch(known)
-        elif must or self.thrift.affordable:
-            self._export(seq, key, node, "state")
+        elif likely or self.thrift.affordable:
+            self._export(seq, key, node, "state", 1.0 if likely else _UNLIKELY)
 
     def keep_all(self, seq: SeqId, owner: str, text: Sequence[Token], others_wait: bool) -> bool:
         """Keep the attention cells too; False when that has to wait until there is time for it."""
@@ -240,7 +244,7 @@ class StateCache:
         if node is not None:
             self._pin(seq, key, node)
             for part in self._parts:
-                if part not in node.parts and not self._export(seq, key, node, part):
+                if part not in node.parts and not self._export(seq, key, node, part, 1.0):
                     break
         return True
 
@@ -253,17 +257,17 @@ class StateCache:
         """Everything a slot holds of this text, for somebody else to keep."""
         return np.asarray(text, np.int32), {part: self.backend.export(seq, part) for part in self._parts}
 
-    def _export(self, seq: SeqId, key: str, node: Node, part: Part) -> bool:
+    def _export(self, seq: SeqId, key: str, node: Node, part: Part, odds: float) -> bool:
         """Copy a part of a sequence to the host, if it may have the room; from there it goes to disk."""
         if part == "cells":
             self._drop_shorter_cells(node, self.disk is None)
-        worth = node.position - self._worth.restorable_above(node)
+        worth = odds * (node.position - self._worth.restorable_above(node))
         if not self._make_room(self.backend.export_size(seq, part), worth):
             return False
         started = time.perf_counter()
         data = self.backend.export(seq, part)
         self.thrift.copied(data.nbytes, (time.perf_counter() - started) * 1e3)
-        entry = self._attach(node, Entry(node, part, data.nbytes, data))
+        entry = self._attach(node, Entry(node, part, data.nbytes, data, odds=odds))
         self.host.add(entry, data.nbytes)
         if self.disk is not None and (victims := self.disk.victims(entry)) is not None:
             for other in victims:

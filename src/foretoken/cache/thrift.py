@@ -16,6 +16,8 @@ class Thrift:
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
         self._balance_ms = 0.0
+        self.copied_ms = 0.0
+        """Spent on copies in all."""
         self.token_ms: float | None = None
         """Reading one token of a prompt."""
         self.byte_ms: float | None = None
@@ -30,6 +32,7 @@ class Thrift:
 
     def copied(self, n_bytes: int, ms: float) -> None:
         self._balance_ms -= ms
+        self.copied_ms += ms
         if n_bytes:
             self.byte_ms = _smoothed(self.byte_ms, ms / n_bytes)
 

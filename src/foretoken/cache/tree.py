@@ -25,6 +25,8 @@ class Entry:
     n_bytes: int
     data: Bytes | None = None
     file: Path | None = None
+    odds: float = 1.0
+    """How likely it is to be wanted, against the end of a text, where most texts go on."""
     n_users: int = 0
     """Who needs the data where it is right now: it is not evicted meanwhile."""
 

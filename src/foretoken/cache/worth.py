@@ -1,4 +1,4 @@
-"""What an entry is worth: the tokens that would have to be read again without it."""
+"""What an entry is worth: the tokens that would have to be read again without it, times how likely that is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Worth:
         node = entry.node
         if entry.part == "state":
             useful = node.n_sources > 0 or not self._backend.attention
-            return float(node.position - self.restorable_above(node)) if useful else 0.0
+            return entry.odds * (node.position - self.restorable_above(node)) if useful else 0.0
         return float(self._deepest(node, 0) - self._deepest(node, 1))
 
     def restorable_above(self, node: Node) -> int:

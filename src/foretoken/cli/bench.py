@@ -16,6 +16,7 @@ from foretoken.bench import drafters as bench_drafters
 from foretoken.bench import engine as bench_engine
 from foretoken.bench import shapes
 from foretoken.cli import options
+from foretoken.cli.bench_cache import bench_cache
 from foretoken.cli.bench_run import bench_run
 from foretoken.cli.bench_server import bench_server
 from foretoken.cli.results import finish
@@ -24,6 +25,7 @@ from foretoken.cli.settings import model_path, show_library_log
 bench = typer.Typer(help="Is it faster? Measurements, recorded and never asserted.", no_args_is_help=True)
 bench.command("run")(bench_run)
 bench.command("server")(bench_server)
+bench.command("cache")(bench_cache)
 
 
 @bench.command("engine")

@@ -219,7 +219,7 @@ class Scheduler:
             while session.stops and session.stops[0] <= sequence.n_cached:
                 if session.stops.pop(0) == sequence.n_cached:
                     last = not session.stops
-                    self.cache.keep_state(slot.id, slot.owner, sequence.held, must=last)
+                    self.cache.keep_state(slot.id, slot.owner, sequence.held, likely=last)
 
     def fill(self, drafts: Mapping[SeqId, Draft], n_batch: int, n_outputs: int, prefill_chunk: int) -> list[Work]:
         """The next batch: every generating slot first, then as much of the prompts as may be."""

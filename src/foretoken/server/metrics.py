@@ -25,13 +25,14 @@ _CACHE_TEXT = {
     "host_states": "States and attention cells kept on the host.",
     "host_evicted": "Entries that had to leave the host.",
     "restored_tokens": "Tokens that were brought back instead of read again.",
+    "copy_seconds": "Time the engine spent on copying states to the host.",
     "disk_bytes": "Bytes of files with states.",
     "disk_budget_bytes": "What --cache-disk allows.",
     "disk_states": "Files with states.",
     "disk_evicted": "Files that had to go.",
     "disk_read": "Files that were read.",
 }
-_COUNTED = ("host_evicted", "restored_tokens", "disk_evicted", "disk_read")
+_COUNTED = ("host_evicted", "restored_tokens", "copy_seconds", "disk_evicted", "disk_read")
 _CACHE = {name: CounterMetricFamily if name in _COUNTED else GaugeMetricFamily for name in _CACHE_TEXT}
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 

@@ -1,0 +1,132 @@
+"""More conversations than fit: they take turns in a few slots, with all the memory they want and with a quarter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+
+from foretoken.config import EngineConfig
+from foretoken.engine.engine import Engine
+from foretoken.types import Chunk, Finish, Request, SamplingParams, Token, Usage
+
+N_TURNS = 4
+_PLENTY = 1 << 40
+_GREEDY = SamplingParams(temperature=0)
+_QUESTIONS = ("What happened first?", "Who else was there?", "And what came of it?", "Say it in one sentence.")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All conversations once, under one budget."""
+
+    budget: int
+    most_bytes: int
+    """Held at most, by the engine's own count."""
+    more_rss: int
+    """What the process grew by, seen from outside."""
+    n_answers: int
+    n_same: int
+    """Answers that are those of an engine that keeps nothing."""
+    n_prompt: int
+    n_reused: int
+    n_again: int
+    """Prompt tokens computed although an earlier turn of the conversation had them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The same conversations with plenty of memory and with a quarter of what they then took."""
+
+    n_conversations: int
+    n_slots: int
+    n_turns: int
+    roomy: Run
+    tight: Run
+
+
+@dataclass(slots=True)
+class _Talk:
+    tokens: list[Token]
+    answers: list[list[Token]] = field(default_factory=list)
+    usages: list[Usage] = field(default_factory=list)
+    n_known: list[int] = field(default_factory=list)
+    """What an earlier turn had of each prompt."""
+
+
+def n_steps(n_conversations: int) -> int:
+    return 4 * n_conversations * N_TURNS
+
+
+def measure(config: EngineConfig, n_conversations: int, n_predict: int, say: Callable[[str], None]) -> Crowd:
+    """With room for everything first: that tells what everything is."""
+    roomy = _run(config, _PLENTY, n_conversations, n_predict, say)
+    tight = _run(config, roomy.most_bytes // 4, n_conversations, n_predict, say)
+    return Crowd(n_conversations, config.n_parallel, N_TURNS, roomy, tight)
+
+
+def _run(config: EngineConfig, budget: int, n_conversations: int, n_predict: int, say: Callable[[str], None]) -> Run:
+    with Engine.from_config(replace(config, cache=replace(config.cache, n_host_bytes=budget))) as engine:
+        plain = _converse(engine, n_conversations, n_predict, keep=False, watch=lambda: say("nothing kept"))
+        before, most = _rss(), [0, 0]
+
+        def watch() -> None:
+            most[0] = max(most[0], int(engine.call(lambda loop: loop.cache.n_bytes)))
+            most[1] = max(most[1], _rss() - before)
+            say(f"{budget / 2**20:.0f} MiB" if budget < _PLENTY else "no limit")
+
+        talks = _converse(engine, n_conversations, n_predict, keep=True, watch=watch)
+    usages = [usage for talk in talks for usage in talk.usages]
+    known = [n for talk in talks for n in talk.n_known]
+    pairs = [
+        (mine, theirs)
+        for one, other in zip(talks, plain, strict=True)
+        for mine, theirs in zip(one.answers, other.answers, strict=True)
+    ]
+    return Run(
+        budget=budget,
+        most_bytes=most[0],
+        more_rss=most[1],
+        n_answers=len(pairs),
+        n_same=sum(mine == theirs for mine, theirs in pairs),
+        n_prompt=sum(usage.prompt_tokens for usage in usages),
+        n_reused=sum(usage.cached_tokens for usage in usages),
+        n_again=sum(max(0, n - usage.cached_tokens) for n, usage in zip(known, usages, strict=True)),
+    )
+
+
+def _converse(
+    engine: Engine, n_conversations: int, n_predict: int, keep: bool, watch: Callable[[], None]
+) -> list[_Talk]:
+    """Every conversation's first turn, then every one's second, and so on; as many at once as there are slots."""
+    text = files("foretoken.bench").joinpath("workloads/files/inventory.py.txt").read_text(encoding="utf-8")
+    talks = [_Talk(engine.tokenize(f"Conversation {n}.\n{text[n * 50 :]}\n")) for n in range(n_conversations)]
+    with ThreadPoolExecutor(engine.assembly.context.n_sequences) as several:
+        for question in _QUESTIONS[:N_TURNS]:
+            asked = engine.vocabulary.tokenize(f"\n{question}\n", add_special=False)
+            turn = partial(_turn, engine, asked, n_predict, keep)
+            for _ in several.map(turn, talks):
+                watch()
+    return talks
+
+
+def _turn(engine: Engine, question: list[Token], n_predict: int, keep: bool, talk: _Talk) -> None:
+    talk.n_known.append(len(talk.tokens) - 1 if talk.answers else 0)
+    talk.tokens += question
+    request = Request(list(talk.tokens), _GREEDY, max_tokens=n_predict, ignore_eos=True, cache_prompt=keep)
+    answer: list[Token] = []
+    for event in engine.generate(request):
+        if isinstance(event, Chunk):
+            answer += [info.id for info in event.tokens]
+        elif isinstance(event, Finish):
+            talk.usages.append(event.usage)
+    talk.answers.append(answer)
+    talk.tokens += answer
+
+
+def _rss() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
