@@ -83,6 +83,14 @@ def test_a_noisy_machine_does_not_mislead_the_planner() -> None:
     assert min(outcome.ratio for outcome in outcomes) > 2.5
 
 
+def test_plain_steps_that_are_slow_behind_a_draft_are_charged_to_it() -> None:
+    """As on a GPU, where a step unlike the one before it is captured anew."""
+    gpu = MACHINES["large hybrid, GPU"]
+    fickle = Machine(gpu.table, gpu.memory, aftermath_ms=2 * gpu.table[1])
+    assert rehearse(fickle, "nothing repeats", 1).ratio >= 0.98
+    assert rehearse(fickle, "unchanged", 1).ratio > 6.0
+
+
 def test_the_same_observations_give_the_same_plan() -> None:
     machine = Machine(SMALL_ON_CPU, FORK, noise=0.2)
     assert rehearse(machine, "mixed", 4, seed=5) == rehearse(machine, "mixed", 4, seed=5)

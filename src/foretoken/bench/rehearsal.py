@@ -32,6 +32,8 @@ class Machine:
     noise: float = 0.0
     """How much longer than by the table a step takes, relative, on average."""
     max_rows: int = 128
+    aftermath_ms: float = 0.0
+    """What a plain step takes longer behind one that had drafts."""
 
 
 class VirtualClock:
@@ -91,6 +93,7 @@ class Rehearsal:
     _cost: BatchCost = field(init=False)
     _random: random.Random = field(init=False)
     speculator: Speculator = field(init=False)
+    _drafted: bool = False
 
     def __post_init__(self) -> None:
         self._clock = VirtualClock()
@@ -136,6 +139,9 @@ class Rehearsal:
         drafts = self.speculator.draft([ask for ask in asks if ask.n_max > 0])
         rows = {slot.seq: slot.n_pending + len(drafts.get(slot.seq, NO_DRAFT)) for slot in slots}
         self._pass(self._cost(tuple(rows.values())))
+        if self._drafted and not drafts:
+            self._pass(self.machine.aftermath_ms)
+        self._drafted = bool(drafts)
         for slot in slots:
             self._settle(slot, drafts.get(slot.seq, NO_DRAFT))
         self.speculator.stepped(rows, (self._clock.now - started) * 1e3, reading=False)

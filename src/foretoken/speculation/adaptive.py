@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foretoken.speculation.acceptance import Acceptance
+from foretoken.speculation.aftermath import Aftermath
 from foretoken.speculation.base import Draft, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
 from foretoken.speculation.ledger import BackOff, Balance, Ledger, Silence
@@ -44,6 +45,7 @@ class AdaptivePlanner:
         self._n_tries = n_tries
         self._n_declined = 0
         self._curiosity = _CURIOSITY
+        self._aftermath = Aftermath()
         self._ledgers: dict[SeqId, Ledger] = {}
         self._rests: dict[tuple[SeqId, str], BackOff] = {}
         self._silences: dict[tuple[SeqId, str], Silence] = {}
@@ -51,6 +53,7 @@ class AdaptivePlanner:
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
         plain_ms = self.cost((1,) * len(proposals))
+        self._sizing.switch_ms = self._aftermath.expected_ms(plain_ms)
         bets = [bet for proposal in proposals if (bet := self._best_bet(proposal, plain_ms)) is not None]
         promising = [bet for bet in bets if bet.n]
         if len(proposals) > 1 and promising:
@@ -132,8 +135,11 @@ class AdaptivePlanner:
             return
         plain_ms = self.cost((1,) * n_slots)
         extra_ms = 0.0
-        if any(verdict.draft for verdict in step.verdicts.values()):
-            rows = tuple(step.rows.values())
+        sources = {seq: verdict.draft.source for seq, verdict in step.verdicts.items() if verdict.draft}
+        rows = tuple(step.rows.values())
+        for seq, source in self._aftermath.over(sources, step.decode_ms, self.cost(rows)).items():
+            self._enter(seq, source, -self._aftermath.latest_ms)
+        if sources:
             certain = [n - len(step.verdicts[seq].draft) for seq, n in step.rows.items()]
             extra_ms = self.cost.plausible(rows, step.decode_ms) - self.cost(certain)
         for seq, verdict in step.verdicts.items():
@@ -143,9 +149,12 @@ class AdaptivePlanner:
             for source in {verdict.draft.source, *spent} if verdict.draft else spent:
                 judged = bool(verdict.draft) and source == verdict.draft.source
                 saved = (earned if judged else 0.0) - spent.get(source, 0.0)
-                self._ledger(seq).enter(source, saved)
-                self._balances.setdefault(source, Balance()).enter(saved)
+                self._enter(seq, source, saved)
                 self._back_off(seq, source).enter(saved, plain_ms, judged)
+
+    def _enter(self, seq: SeqId, source: str, saved_ms: float) -> None:
+        self._ledger(seq).enter(source, saved_ms)
+        self._balances.setdefault(source, Balance()).enter(saved_ms)
 
     def _earned(self, verdict: Verdict, n_rows: int, plain_ms: float, n_slots: int) -> float:
         """Accepted tokens at the price of plain steps, less what a cut makes the next step do again."""

@@ -55,6 +55,8 @@ class Sizing:
     def __init__(self, cost: BatchCost, memory: MemoryCost) -> None:
         self.cost = cost
         self.memory = memory
+        self.switch_ms = 0.0
+        """What a draft costs beyond its own step if the step before it had none."""
 
     def alone(self, bet: Bet) -> float:
         """Size a bet as if its slot were the only one, and say what it is then worth.
@@ -71,7 +73,7 @@ class Sizing:
             ms = self.cost((n_rows,))
             if ms - plain_ms > bet.credit:
                 continue
-            value = log(1 + bet.sums[n]) - log(ms + self._overhead(bet, n, 1))
+            value = log(1 + bet.sums[n]) - log(ms + self.switch_ms + self._overhead(bet, n, 1))
             if value > best:
                 best, bet.n = value, n
         return best
@@ -102,6 +104,7 @@ class Sizing:
         rows = [*waiting, *(bet.n_pending + n for bet, n in zip(bets, lengths, strict=True))]
         ms = self.cost(rows)
         risk = (ms - plain_ms) / sum(lengths)
+        ms += self.switch_ms
         value = 0.0
         for bet, n in zip(bets, lengths, strict=True):
             if n:

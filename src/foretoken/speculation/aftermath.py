@@ -1,0 +1,35 @@
+"""What drafts cost after their own step: on a GPU a step unlike the one before it must be captured anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from foretoken.types import SeqId
+
+_NEWS = 0.2
+_SURPRISE = 8.0
+"""A plain step that took more times longer than this was held up by something else."""
+
+
+class Aftermath:
+    """Compares the plain step behind a draft with the plain steps behind plain ones."""
+
+    def __init__(self) -> None:
+        self.latest_ms = 0.0
+        self._share = 0.0
+        """How much longer than a plain step the one behind a draft takes, relative."""
+        self._before: Mapping[SeqId, str] = {}
+
+    def expected_ms(self, plain_ms: float) -> float:
+        """What a draft must pay beside its own step, unless the step before it had one too."""
+        return 0.0 if self._before else self._share * plain_ms
+
+    def over(self, drafted: Mapping[SeqId, str], ms: float, expected_ms: float) -> Mapping[SeqId, str]:
+        """A step is over that verified drafts of these sources; returns whose drafts before made it longer."""
+        before, self._before = self._before, drafted
+        if drafted or not before:
+            return {}
+        share = min(ms / expected_ms, _SURPRISE) - 1.0
+        self._share = max(0.0, self._share + _NEWS * (share - self._share))
+        self.latest_ms = max(0.0, share) * expected_ms
+        return before
