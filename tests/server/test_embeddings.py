@@ -197,6 +197,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"input": [""]}, "empty"),
     ({"input": [[99999]]}, "vocabulary"),
     ({"input": {"image": 1}}, "text"),
+    ({"input": [None]}, "give a text"),
     ({"input": "x", "dimensions": 16}, "dimensions"),
     ({"input": "x", "encoding_format": "int8"}, "encoding_format"),
     ({"input": ["x"] * 2049}, "2048"),

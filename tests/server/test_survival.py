@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -101,6 +102,39 @@ def test_a_stream_cut_by_a_death_ends_with_an_error_event(model_path: Path) -> N
         assert events[-1]["error"]["type"] == "unavailable_error"
         wait_until(server.healthy, "the recovery")
         assert httpx.post(f"{server.url}/completion", json={"prompt": "x", "n_predict": 2}).status_code == 200
+
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "last"),
+    [
+        ("/v1/messages", {"messages": MESSAGES, "max_tokens": 800}, "error"),
+        ("/v1/responses", {"input": "Hi", "max_output_tokens": 800}, "response.failed"),
+    ],
+)
+def test_every_dialect_has_words_for_a_death(model_path: Path, path: str, fields: dict[str, Any], last: str) -> None:
+    with running(model_path, n_ctx=1024) as server:
+        body = {**fields, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", server.url + path, json=body, timeout=TIMEOUT) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            os.kill(server.worker.pid, signal.SIGKILL)
+            events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+        assert events[-1]["type"] == last
+        assert "the engine died" in str(events[-1])
+
+
+def test_embeddings_of_a_dying_worker_are_an_error(model_path: Path) -> None:
+    with running(model_path, embeddings=True) as server, ThreadPoolExecutor(1) as pool:
+        texts = ["the river runs to the sea " * 30] * 1000
+        ask = pool.submit(httpx.post, f"{server.url}/v1/embeddings", json={"input": texts}, timeout=TIMEOUT)
+        wait_until(lambda: server.worker.n_embedding > 0, "the request to arrive")
+        os.kill(server.worker.pid, signal.SIGKILL)
+        assert ask.result().status_code == 503
+        wait_until(server.healthy, "the recovery")
+        assert httpx.post(f"{server.url}/v1/embeddings", json={"input": "x"}, timeout=TIMEOUT).status_code == 200
 
 
 def test_a_model_that_cannot_be_loaded_is_one_error(tmp_path: Path) -> None:

@@ -26,6 +26,9 @@ class EmbeddingAsks:
         self._most = most
         self._asks: dict[str, _Ask] = {}
 
+    def __len__(self) -> int:
+        return len(self._asks)
+
     async def ask(self, texts: Sequence[Sequence[Token]], send: Callable[[Order], None]) -> list[bytes]:
         """The vectors of some texts, each as the bytes of its floats; leaving early cancels what is left."""
         if len(self._asks) >= self._most:

@@ -73,6 +73,11 @@ class Supervisor:
         return len(self._line.waiting) + len(self._line.inside) - self._line.n_waiting
 
     @property
+    def n_embedding(self) -> int:
+        """Requests for embeddings that are not answered yet."""
+        return len(self._embeddings)
+
+    @property
     def pid(self) -> int | None:
         """The worker's process number, while there is one."""
         return self._process.pid if self._process else None

@@ -59,7 +59,9 @@ async def _embeddings(service: Service, http: HttpRequest, native: bool) -> Resp
     if makes.pooling == "none" and not native:
         raise InvalidRequest("with --pooling none there is a vector for every token; ask /embedding for them")
     _check_number(len(inputs))
-    texts = [await service.tokenizing(prompt_tokens, one, service.vocabulary, size=len(one)) for one in inputs]
+    vocabulary = service.vocabulary
+    size = sum(len(one) for one in inputs if isinstance(one, str | list))
+    texts = await service.tokenizing(lambda: [prompt_tokens(one, vocabulary) for one in inputs], size=size)
     found = await _vectors(service, http, makes, texts)
     if makes.pooling != "none":
         found = [normalised(rows, body.embd_normalize) for rows in found]
