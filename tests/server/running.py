@@ -21,8 +21,8 @@ TIMEOUT = 30.0
 class RunningServer:
     """Started and loaded; `url` is where it answers."""
 
-    def __init__(self, engine: EngineConfig, settings: ServerSettings) -> None:
-        self._listener = listen(ServerSettings(port=0))
+    def __init__(self, engine: EngineConfig, settings: ServerSettings, port: int = 0) -> None:
+        self._listener = listen(ServerSettings(port=port))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._engine, self._settings = engine, settings
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -82,10 +82,13 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = TIMEOU
 
 
 @contextlib.contextmanager
-def running(path: Path, settings: ServerSettings | None = None, **engine: object) -> Iterator[RunningServer]:
+def running(
+    path: Path, settings: ServerSettings | None = None, port: int = 0, **engine: object
+) -> Iterator[RunningServer]:
     """A server over a tiny model: two slots, one thread."""
     values = {"n_parallel": 2, "n_ctx": 512, "n_threads": 1, **engine}
-    server = RunningServer(EngineConfig(ModelConfig(path), **values), settings or ServerSettings(grace=5))  # type: ignore[arg-type]
+    config = EngineConfig(ModelConfig(path), **values)  # type: ignore[arg-type]
+    server = RunningServer(config, settings or ServerSettings(grace=5), port)
     server.start()
     try:
         yield server

@@ -16,6 +16,8 @@ export class Answer {
     this.stepOf = [];
     /** @type {Step[]} */
     this.steps = [];
+    /** Everyone who said something. @type {Set<string>} */
+    this.origins = new Set();
     /** @type {any} */ this.usage = null;
     /** @type {any} */ this.timings = null;
     this.finish = "";
@@ -32,9 +34,16 @@ export class Answer {
       // A character that is spread over several tokens belongs to the last of them.
       this.raw += this._decoder.decode(bytes, { stream: true });
       this.tokens.push(token);
+      this.origins.add(token.origin);
       this.ends.push(this.raw.length);
       this.stepOf.push(this.steps.length - 1);
     }
+  }
+
+  /** There are no more tokens: a character that was begun and never ended is shown as such. */
+  close() {
+    this.raw += this._decoder.decode();
+    if (this.ends.length) this.ends[this.ends.length - 1] = this.raw.length;
   }
 
   /** @param {{content?: string | null, reasoning_content?: string | null}} delta */

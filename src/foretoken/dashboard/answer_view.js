@@ -7,9 +7,16 @@ import { TokenView, paint } from "./tokens.js";
 /** @typedef {import("./answer.js").Answer} Answer */
 
 export class AnswerView {
-  /** @param {Answer} answer @param {import("./tokens.js").TokenCard} card */
-  constructor(answer, card) {
+  /**
+   * @param {Answer} answer
+   * @param {import("./tokens.js").TokenCard} card
+   * @param {() => boolean} isExact whether it is shown token by token
+   * @param {() => void} drawn told after every change
+   */
+  constructor(answer, card, isExact, drawn) {
     this.answer = answer;
+    this._isExact = isExact;
+    this._drawn = drawn;
     const said = h("div", { class: "said" });
     const thought = h("div", { class: "said thought" });
     const exact = h("div", { class: "exact" });
@@ -38,6 +45,13 @@ export class AnswerView {
   }
 
   now() {
+    if (this._isExact()) this._exact.update(this.answer);
+    else this._format();
+    fill(this.line, ...cost(this.answer));
+    this._drawn();
+  }
+
+  _format() {
     const { answer } = this;
     const places = answer.places();
     const painter = (/** @type {number} */ base) => (/** @type {string} */ text, /** @type {number} */ start) =>
@@ -45,8 +59,6 @@ export class AnswerView {
     this._thoughts.hidden = !answer.thought;
     this._thought.update(answer.thought, painter(places.thought));
     this._said.update(answer.content, painter(places.content));
-    this._exact.update(answer);
-    fill(this.line, ...cost(answer));
   }
 }
 

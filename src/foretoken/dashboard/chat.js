@@ -71,9 +71,12 @@ export class ChatView {
   _toolbar() {
     const speculation = this._switch("speculation", "Speculation", true, () => {});
     const colours = this._switch("colours", "Colours", true, (on) => this.root.classList.toggle("no-colours", !on));
-    const exact = this._switch("exact", "Token by token", false, (on) => this.root.classList.toggle("show-exact", on));
+    const exact = this._switch("exact", "Token by token", false, (on) => {
+      this.root.classList.toggle("show-exact", on);
+      for (const one of this.conversation.path) if (one.answer) this._view(one).now();
+    });
     this.speculation = speculation.input;
-    const fresh = h("button", { type: "button", class: "quiet", text: "New chat", onclick: () => this.startOver() });
+    const fresh = h("button", { type: "button", class: "quiet new-chat", text: "New chat", onclick: () => this.startOver() });
     return h("div", { class: "toolbar", role: "group", "aria-label": "How answers are made and shown" },
       speculation.label, colours.label, exact.label, h("span", { class: "spring" }), fresh);
   }
@@ -119,8 +122,8 @@ export class ChatView {
     try {
       await api.chat(this._body(messages), {
         opened: (request) => (answer.request = request),
-        step: (step, tokens) => (answer.takeStep(step, tokens), this._grown(view)),
-        delta: (delta) => (answer.takeDelta(delta), this._grown(view)),
+        step: (step, tokens) => (answer.takeStep(step, tokens), view.soon()),
+        delta: (delta) => (answer.takeDelta(delta), view.soon()),
         finish: (finish, timings) => Object.assign(answer, { finish, timings }),
         usage: (usage) => (answer.usage = usage),
       }, this.running.signal);
@@ -128,10 +131,10 @@ export class ChatView {
       if (this.running?.signal.aborted) answer.finish = "stopped";
       else answer.error = error instanceof api.ApiFailure ? error.message : "The connection to the server was lost.";
     }
+    answer.close();
     this.running = null;
     this._busy(false);
     view.now();
-    this._showLegend();
     this._draw();
     this.news.textContent = answer.error || `Answer complete, ${number(answer.tokens.length)} tokens.`;
   }
@@ -147,13 +150,10 @@ export class ChatView {
     };
   }
 
-  /** @param {AnswerView} view */
-  _grown(view) {
+  /** Stay at the end of what is being said, unless the reader has left it. */
+  _follow() {
     const end = document.documentElement;
-    const follow = end.scrollHeight - end.scrollTop - end.clientHeight < 120;
-    view.soon();
-    if (follow) requestAnimationFrame(() => end.scrollTo({ top: end.scrollHeight }));
-    this._showLegend();
+    if (this.running && end.scrollHeight - end.scrollTop - end.clientHeight < 200) end.scrollTo({ top: end.scrollHeight });
   }
 
   /** @param {boolean} busy */
@@ -164,7 +164,7 @@ export class ChatView {
   }
 
   _showLegend() {
-    const seen = new Set(this.conversation.path.flatMap((one) => one.answer?.tokens.map((token) => token.origin) ?? []));
+    const seen = new Set(this.conversation.path.flatMap((one) => [...(one.answer?.origins ?? [])]));
     const key = [...seen].sort().join();
     if (key === this._seen) return;
     this._seen = key;
@@ -175,7 +175,11 @@ export class ChatView {
   _view(one) {
     let view = this.views.get(one);
     if (!view) {
-      view = new AnswerView(/** @type {any} */ (one.answer), this.app.card);
+      const exact = () => this.root.classList.contains("show-exact");
+      view = new AnswerView(/** @type {any} */ (one.answer), this.app.card, exact, () => {
+        this._follow();
+        this._showLegend();
+      });
       this.views.set(one, view);
       view.now();
     }

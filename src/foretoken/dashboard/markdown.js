@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { lexer } from "./vendor/marked.js";
 
 const LONGEST = 200_000;
+const SLOWEST = 400;
 const SAFE_LINK = /^(https?:\/\/|mailto:)/i;
 
 /** @typedef {(text: string, start: number) => Node[]} Paint turns a piece of the source into nodes; start < 0: unknown */
@@ -42,11 +43,15 @@ export class MarkdownView {
     this.root = root;
     /** @type {{raw: string, element: Node | null}[]} */
     this._blocks = [];
+    this._tooSlow = false;
   }
 
   /** @param {string} source @param {Paint} paint */
   update(source, paint) {
-    const blocks = parse(source);
+    const began = performance.now();
+    const blocks = this._tooSlow ? asItIs(source) : parse(source);
+    // Some texts take a parser seconds, and this happens many times while they grow: those stay as they are.
+    this._tooSlow ||= performance.now() - began > SLOWEST;
     let same = 0;
     while (same < this._blocks.length - 1 && same < blocks.length && this._blocks[same].raw === blocks[same].raw) same++;
     for (const { element } of this._blocks.splice(same)) /** @type {any} */ (element)?.remove();
@@ -61,16 +66,20 @@ export class MarkdownView {
 }
 
 /** @param {string} source @returns {any[]} */
+function asItIs(source) {
+  return [{ type: "plain", raw: source, text: source }];
+}
+
+/** @param {string} source @returns {any[]} */
 function parse(source) {
-  const plain = [{ type: "plain", raw: source, text: source }];
-  if (source.length > LONGEST) return plain;
+  if (source.length > LONGEST) return asItIs(source);
   try {
     const blocks = lexer(source);
     // Tabs and the like may be rewritten: then the places would be wrong.
-    return blocks.map((/** @type {any} */ block) => block.raw).join("") === source ? blocks : plain;
+    return blocks.map((/** @type {any} */ block) => block.raw).join("") === source ? blocks : asItIs(source);
   } catch (error) {
     console.info("not shown as markdown:", error);
-    return plain;
+    return asItIs(source);
   }
 }
 

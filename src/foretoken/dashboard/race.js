@@ -118,6 +118,7 @@ export class RaceView {
       finish: (finish, timings) => Object.assign(answer, { finish, timings }),
       usage: (usage) => (answer.usage = usage),
     }, signal);
+    answer.close();
     let time = 0;
     answer.steps.forEach((step, at) => {
       time += at ? step.ms : 0;
@@ -158,7 +159,7 @@ export class RaceView {
       again && h("p", { class: "hint", text: "This very prompt was raced before in this tab: drafters may remember its answer." }),
       h("div", { class: "row" }, h("button", { type: "button", text: "Replay", onclick: replay }),
         h("label", { for: "race-speed", text: "shown in" }), speed,
-        legend(fast.tokens.map((token) => token.origin))));
+        legend(fast.origins)));
     replay();
   }
 
@@ -216,17 +217,12 @@ class Shown {
     while (this.n < times.length && times[this.n] <= time) this.n++;
     const over = this.n === times.length;
     const end = times.at(-1) ?? 0;
-    this.view.update(/** @type {any} */ (part(answer, this.n)));
+    this.view.update(answer, this.n);
     bar.value = over ? 1 : this.n / times.length;
     const now = over ? end : Math.min(time, longest);
     clock.textContent = `${duration(now)} · ${number(this.n)} tokens${over ? ` · ${number(answer.timings?.predicted_per_second)} tokens/s` : ""}`;
     return !over;
   }
-}
-
-/** The first tokens of an answer. @param {Answer} answer @param {number} n */
-function part(answer, n) {
-  return { tokens: answer.tokens.slice(0, n), textOf: (/** @type {number} */ at) => answer.textOf(at) };
 }
 
 /** The outcome in words, whatever it is. @param {Answer} fast @param {Answer} plain */

@@ -90,6 +90,7 @@ export class RequestView {
       at += step.tokens;
     }
     answer.takeStep(null, choice.tokens.slice(at));
+    answer.close();
     const body = h("div", { class: "exact answer", tabindex: 0, role: "group", dir: "auto", "aria-label": "Answer; arrow keys go from token to token" });
     new TokenView(body).update(answer);
     this.app.card.attach(body, () => answer);

@@ -18,6 +18,24 @@ function span(answer, index, text) {
   return h("span", { class: originClass(origin), "data-i": index, text: visible(text) });
 }
 
+const LONGEST_WORD = 120;
+
+/** Lets a word that never ends be broken somewhere: browsers take very long over lines of which they cannot. */
+class Breaks {
+  constructor() {
+    this._run = 0;
+  }
+
+  /** @param {string} text @returns {Node[]} what to put behind it */
+  after(text) {
+    const space = text.search(/\s\S*$/);
+    this._run = space < 0 ? this._run + text.length : text.length - space - 1;
+    if (this._run <= LONGEST_WORD) return [];
+    this._run = 0;
+    return [h("wbr")];
+  }
+}
+
 /**
  * The spans of a text that stands at some place of the answer.
  * @param {Answer} answer
@@ -28,6 +46,7 @@ function span(answer, index, text) {
 export function paint(answer, start, text) {
   if (start < 0 || !answer.tokens.length) return [document.createTextNode(visible(text))];
   const nodes = [];
+  const breaks = new Breaks();
   for (let at = 0; at < text.length; ) {
     const index = answer.tokenAt(start + at);
     if (index >= answer.tokens.length) {
@@ -35,7 +54,7 @@ export function paint(answer, start, text) {
       break;
     }
     const end = Math.min(text.length, answer.ends[index] - start);
-    nodes.push(span(answer, index, text.slice(at, end)));
+    nodes.push(span(answer, index, text.slice(at, end)), ...breaks.after(text.slice(at, end)));
     at = end;
   }
   return nodes;
@@ -47,17 +66,17 @@ export class TokenView {
   constructor(root) {
     this.root = root;
     this._shown = 0;
+    this._breaks = new Breaks();
   }
 
-  /** @param {Answer} answer */
-  update(answer) {
+  /** @param {Answer} answer @param {number} [n] only so many tokens */
+  update(answer, n = answer.tokens.length) {
     const fresh = document.createDocumentFragment();
-    for (; this._shown < answer.tokens.length; this._shown++) {
+    for (; this._shown < n; this._shown++) {
       const text = answer.textOf(this._shown);
-      if (!text && !answer.tokens[this._shown].ends) continue;
       const element = span(answer, this._shown, text);
       if (answer.tokens[this._shown].ends) element.classList.add("ends");
-      fresh.append(element);
+      fresh.append(element, ...this._breaks.after(text));
     }
     this.root.append(fresh);
   }
