@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 TRIM := -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
 BINDING := llama-cpp-python==0.3.36
 
-.PHONY: serve test test-slow test-harness lint bench bench-gpu train-smoke clean
+.PHONY: serve test test-slow test-harness lint bench bench-gpu bench-page screenshots chromium train-smoke clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -30,7 +30,16 @@ $(VENV)/installed: pyproject.toml $(VENV)/libllama
 serve: $(VENV)/installed  ## the embedded model, or make serve MODEL=file.gguf ARGS="-np 4"
 	$(BIN)/foretoken serve $(MODEL) $(ARGS)
 
-test: $(VENV)/installed  ## all tests
+# The browser tests run in the distribution's own Chromium; where it cannot be had they are skipped, and say so.
+chromium:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name >/dev/null && exit 0; done; \
+	get() { $$1 apt-get install -y -qq chromium || { $$1 apt-get update -qq && $$1 apt-get install -y -qq chromium; }; }; \
+	if ! command -v apt-get >/dev/null; then echo "no Chromium found: the browser tests will be skipped"; exit 0; fi; \
+	echo "installing Chromium for the browser tests"; \
+	if [ "$$(id -u)" = 0 ]; then get ""; else get "sudo -n"; fi >/dev/null 2>&1 \
+	|| echo "Chromium could not be installed (apt-get install chromium): the browser tests will be skipped"
+
+test: $(VENV)/installed chromium  ## all tests
 	$(BIN)/python -m pytest
 
 test-slow: $(VENV)/installed  ## 10,000 malformed bodies, the OpenAPI fuzz, 1,000 clients, 1,000 schemas, 50 agent sessions
@@ -69,6 +78,12 @@ bench-gpu: $(VENV)/installed  ## true shapes with random weights on a GPU; ARGS=
 	  $(BIN)/python -m foretoken.bench.gpu --folder $(GPU) --out $(GPU)/gpu.json --vocabulary $(VOCABULARY) \
 	  $$(test -x $(LIBS)/llama-server && echo --server $(LIBS)/llama-server) $(ARGS)
 	$(BIN)/python -m foretoken.bench.gpu.report $(GPU)/gpu.json
+
+bench-page: $(VENV)/installed  ## what it costs the engine to be watched: nobody, one, ten tabs
+	$(BIN)/python -m tests.browser.cost $(MODEL)
+
+screenshots: $(VENV)/installed chromium  ## the pictures of docs/dashboard.md, of the real page
+	$(BIN)/python -m tests.browser.screenshots
 
 train-smoke: | $(BIN)/python  ## the whole training recipe at toy size on a CPU
 	$(PYTHON) -m venv .venv-train

@@ -18,7 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_COMMANDS = ("serve", "run", "bench", "audit", "calibrate", "drafters", "models")
+_COMMANDS = ("serve", "run", "bench", "audit", "calibrate", "drafters", "models", "top")
 
 for _name in _COMMANDS:
     _command = getattr(importlib.import_module(f"foretoken.cli.{_name}"), _name)

@@ -85,6 +85,7 @@ Prompt = Annotated[
 ]  # fmt: skip
 Chat = Annotated[bool, Option("--chat", help="Put the prompt into the model's chat template.", rich_help_panel=OUTPUT)]
 System = Annotated[str | None, Option("--system", "-sys", help="The system message of a chat.", rich_help_panel=OUTPUT)]
+Color = Annotated[bool, Option("-co", "--color", help="Colour tokens by who guessed them.", rich_help_panel=OUTPUT)]
 NPredict = Annotated[
     int,
     Option("-n", "--predict", "--n-predict", help="Tokens at most; -1 until the model ends.", rich_help_panel=OUTPUT),

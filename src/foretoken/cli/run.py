@@ -13,6 +13,7 @@ import typer
 
 from foretoken.chat import ChatTemplate
 from foretoken.cli import options
+from foretoken.cli.colouring import Painter
 from foretoken.cli.engine_options import takes_engine
 from foretoken.cli.settings import show_library_log
 from foretoken.config import EngineConfig
@@ -35,6 +36,7 @@ def run(
     grammar_file: options.GrammarFile = None,
     json_schema: options.JsonSchema = None,
     json_schema_file: options.JsonSchemaFile = None,
+    color: options.Color = False,
     as_json: options.Json = False,
     verbose: options.Verbose = False,
     temperature: options.Temperature = 0.8,
@@ -68,26 +70,26 @@ def run(
     with Engine.from_config(config) as engine:
         print(engine.assembly.describe(), file=sys.stderr)
         if prompt is None and not as_json:
-            _converse(engine, template, system)
+            _converse(engine, template, system, color)
         else:
-            _answer_once(engine, template, prompt, system, chat, as_json)
+            _answer_once(engine, template, prompt, system, chat, as_json, color)
 
 
 def _answer_once(
-    engine: Engine, template: Request, prompt: str | None, system: str | None, chat: bool, as_json: bool
+    engine: Engine, template: Request, prompt: str | None, system: str | None, chat: bool, as_json: bool, color: bool
 ) -> None:
     text = sys.stdin.read() if prompt in (None, "-") else prompt
     request = dataclasses.replace(template, prompt=text or "")
     if chat or system:
         request = _asked(template, _template(engine), [*_system(system), {"role": "user", "content": text or ""}])
-    answer, finish = _stream(engine, request, quiet=as_json)
+    answer, finish = _stream(engine, request, quiet=as_json, color=color)
     if as_json:
         print(json.dumps(_as_json(answer, finish)))
     if finish.reason in ("error", "invalid"):
         raise SystemExit(f"foretoken: {finish.error}")
 
 
-def _converse(engine: Engine, template: Request, system: str | None) -> None:
+def _converse(engine: Engine, template: Request, system: str | None, color: bool) -> None:
     """Chat until end of input; /clear starts over."""
     print("Chat with the model: /clear starts over, Ctrl-D ends.", file=sys.stderr)
     chat = _template(engine)
@@ -97,7 +99,7 @@ def _converse(engine: Engine, template: Request, system: str | None) -> None:
             messages = _system(system)
             continue
         messages.append({"role": "user", "content": line_})
-        answer, _ = _stream(engine, _asked(template, chat, messages))
+        answer, _ = _stream(engine, _asked(template, chat, messages), color=color)
         messages.append({"role": "assistant", "content": answer})
 
 
@@ -138,9 +140,10 @@ def _input_lines() -> Iterator[str]:
             yield text.strip()
 
 
-def _stream(engine: Engine, request: Request, quiet: bool = False) -> tuple[str, Finish]:
+def _stream(engine: Engine, request: Request, quiet: bool = False, color: bool = False) -> tuple[str, Finish]:
     """Print an answer as it comes, then what it cost; Ctrl-C ends the answer, not the program."""
     parts: list[str] = []
+    painter = Painter(engine.vocabulary.end_tokens) if color else None
     finish: Finish | None = None
     events = engine.generate(request)
     try:
@@ -148,7 +151,7 @@ def _stream(engine: Engine, request: Request, quiet: bool = False) -> tuple[str,
             if isinstance(event, Chunk):
                 parts.append(event.text)
                 if not quiet:
-                    print(event.text, end="", flush=True)
+                    print(painter.paint(event) if painter else event.text, end="", flush=True)
             else:
                 finish = event
     except KeyboardInterrupt:
@@ -157,6 +160,8 @@ def _stream(engine: Engine, request: Request, quiet: bool = False) -> tuple[str,
         raise typer.Exit(130)
     if not quiet:
         print(flush=True)
+        if painter is not None:
+            print(painter.legend(), file=sys.stderr)
     for text in timing_lines(finish):
         print(text, file=sys.stderr)
     return "".join(parts), finish

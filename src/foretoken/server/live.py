@@ -142,8 +142,8 @@ def _rates(state: LiveState, before: LiveState | None) -> dict[str, float] | Non
     said, read, steps = (
         (now - then) / seconds
         for now, then in (
-            (state.totals["emitted"], before.totals["emitted"]),
-            (state.totals["read"], before.totals["read"]),
+            (state.totals.get("emitted", 0), before.totals.get("emitted", 0)),
+            (state.totals.get("read", 0), before.totals.get("read", 0)),
             (state.n_decodes, before.n_decodes),
         )
     )

@@ -97,7 +97,7 @@ class LiveState(msgspec.Struct, frozen=True):
     """Seconds since the worker was ready."""
     slots: tuple[SlotState, ...]
     n_decodes: int
-    totals: dict[str, float]
+    totals: dict[str, int | float]
     drafters: dict[str, DrafterState]
     curve: dict[int, float]
     """Milliseconds that a step is expected to take, by width."""
