@@ -11,12 +11,12 @@ export class AnswerView {
    * @param {Answer} answer
    * @param {import("./tokens.js").TokenCard} card
    * @param {() => boolean} isExact whether it is shown token by token
-   * @param {() => void} drawn told after every change
+   * @param {(draw: () => void) => void} changing does every change
    */
-  constructor(answer, card, isExact, drawn) {
+  constructor(answer, card, isExact, changing) {
     this.answer = answer;
     this._isExact = isExact;
-    this._drawn = drawn;
+    this._changing = changing;
     const said = h("div", { class: "said" });
     const thought = h("div", { class: "said thought" });
     const exact = h("div", { class: "exact" });
@@ -45,10 +45,11 @@ export class AnswerView {
   }
 
   now() {
-    if (this._isExact()) this._exact.update(this.answer);
-    else this._format();
-    fill(this.line, ...cost(this.answer));
-    this._drawn();
+    this._changing(() => {
+      if (this._isExact()) this._exact.update(this.answer);
+      else this._format();
+      fill(this.line, ...cost(this.answer));
+    });
   }
 
   _format() {

@@ -69,7 +69,7 @@ export class Chart {
     const axes = [
       axis({ space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map(x === "time" ? clock : whole),
         ...(x === "time" ? {} : { incrs: [1, 2, 5, 10, 20, 50, 100] }) }),
-      axis({ scale: "y", label: unit, labelSize: 18, labelFont: "12px system-ui", size: 52 }),
+      axis({ scale: "y", label: unit, labelSize: 18, labelFont: "12px system-ui", size: 66 }),
     ];
     if (second) axes.push(axis({ scale: "second", side: 1, label: second, labelSize: 18, labelFont: "12px system-ui", size: 52, grid: { show: false } }));
     return {

@@ -64,7 +64,8 @@ export class ChatView {
     document.addEventListener("keydown", (event) => event.key === "Escape" && this.halt());
     this.side = h("details", { class: "side card" }, h("summary", { text: "Settings" }), this.settings.form());
     this.side.open = matchMedia("(min-width: 70rem)").matches;
-    const column = h("div", { class: "column" }, this._toolbar(), this.legend, this.log, this.news, form);
+    const head = h("div", { class: "chat-head" }, this._toolbar(), this.legend);
+    const column = h("div", { class: "column" }, head, this.log, this.news, form);
     this.root.append(h("h2", { class: "hidden", text: "Chat" }), h("div", { class: "with-side" }, column, this.side));
   }
 
@@ -134,8 +135,7 @@ export class ChatView {
     answer.close();
     this.running = null;
     this._busy(false);
-    view.now();
-    this._draw();
+    this._follow(() => (view.now(), this._draw()));
     this.news.textContent = answer.error || `Answer complete, ${number(answer.tokens.length)} tokens.`;
   }
 
@@ -150,10 +150,12 @@ export class ChatView {
     };
   }
 
-  /** Stay at the end of what is being said, unless the reader has left it. */
-  _follow() {
+  /** Stay at the end of what is being said, unless the reader has left it. @param {() => void} change */
+  _follow(change) {
     const end = document.documentElement;
-    if (this.running && end.scrollHeight - end.scrollTop - end.clientHeight < 200) end.scrollTo({ top: end.scrollHeight });
+    const near = end.scrollHeight - end.scrollTop - end.clientHeight < 150;
+    change();
+    if (near && !this.root.hidden) end.scrollTo({ top: end.scrollHeight });
   }
 
   /** @param {boolean} busy */
@@ -176,8 +178,8 @@ export class ChatView {
     let view = this.views.get(one);
     if (!view) {
       const exact = () => this.root.classList.contains("show-exact");
-      view = new AnswerView(/** @type {any} */ (one.answer), this.app.card, exact, () => {
-        this._follow();
+      view = new AnswerView(/** @type {any} */ (one.answer), this.app.card, exact, (draw) => {
+        this._follow(draw);
         this._showLegend();
       });
       this.views.set(one, view);
@@ -221,7 +223,7 @@ export class ChatView {
       }
     }
     const head = h("header", null, h("span", { class: "who", text: mine ? "You" : "Model" }), actions);
-    const body = mine ? h("p", { class: "mine", dir: "auto", text: one.text }) : this._view(one).element;
+    const body = mine ? h("p", { class: "mine", dir: "auto", tabindex: 0, text: one.text }) : this._view(one).element;
     return h("article", { class: `message ${one.role}` }, head, body);
   }
 
