@@ -43,7 +43,7 @@ test: $(VENV)/installed chromium  ## all tests
 	$(BIN)/python -m pytest
 
 test-slow: $(VENV)/installed  ## 10,000 malformed bodies, the OpenAPI fuzz, 1,000 clients, 1,000 schemas, 50 agent sessions
-	FORETOKEN_SLOW=1 $(BIN)/python -m pytest tests/server/test_fuzz.py tests/server/test_load.py tests/grammar tests/server/tools/test_agent.py
+	FORETOKEN_SLOW=1 $(BIN)/python -m pytest tests/server/test_fuzz.py tests/server/test_load.py tests/grammar tests/server/tools
 
 test-harness: $(VENV)/installed  ## lm-evaluation-harness, in a venv of its own: scores with and without speculation
 	$(PYTHON) -m venv .venv-harness

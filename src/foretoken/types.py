@@ -91,6 +91,8 @@ class Constraint:
     """The schema (as JSON text), grammar or expression itself; lark is llguidance's dialect of it."""
     thought: Literal["none", "may", "open"] = "none"
     """What comes before and is free: nothing, a thought in <think> tags if the model wants one, or the rest of one."""
+    origin: str = ""
+    """What a client asked for that led to this, if it did not write the source itself."""
 
 
 ANY_OBJECT = Constraint("json_schema", '{"type":"object"}')

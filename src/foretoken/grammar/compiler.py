@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -121,6 +122,10 @@ def _from_gbnf(source: str) -> str:
 
 
 def _refused(constraint: Constraint, reason: str) -> InvalidRequest:
+    if constraint.origin:
+        # Lines and places of a source that the client never saw would tell it nothing.
+        reason = re.sub(r"^at \d+\(\d+\): ", "", reason.split("\n", 1)[0])
+        return InvalidRequest(f"the {constraint.origin} cannot be used: {shortened(reason)}")
     name = {"json_schema": "JSON schema", "gbnf": "grammar", "regex": "regex", "lark": "lark grammar"}[constraint.kind]
     return InvalidRequest(f"the {name} cannot be used: {shortened(reason)}")
 

@@ -54,5 +54,5 @@ async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
     shown = tuple(dialect.control(vocabulary).values())
     constraint = request.constraint
     if use.constrained or constraint is not None:
-        constraint = Constraint("lark", dialect.grammar(use, vocabulary, constraint), thought)
+        constraint = Constraint("lark", dialect.grammar(use, vocabulary, constraint), thought, "tools")
     return Turn(replace(request, constraint=constraint, shown=shown), thinking, lambda: dialect.parser(use))

@@ -69,6 +69,7 @@ CASES = [
     ("qwen-xml", XML_SUM, "", [SUM]),
     ("qwen-xml", XML_PARIS.replace("Paris", "\nA <b>\n\nc\n"), "", [("get_weather", {"city": "\nA <b>\n\nc\n"})]),
     ("qwen-xml", XML_SUM.replace("2", "two"), "", [("add", {"a": 1, "b": "two"})]),
+    ("qwen-xml", "<function=add>x \n", "<function=add>x \n", []),
     ("qwen-xml", "<function=rm>\n</function>", "<function=rm>\n</function>", []),
     ("qwen-xml", XML_PARIS[:50], XML_PARIS[:50], []),
     ("llama3", LLAMA_PARIS, "", [PARIS]),

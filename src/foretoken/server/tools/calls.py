@@ -34,7 +34,7 @@ class Calls:
     def __init__(self, names: Collection[str], ids: Ids) -> None:
         self._names = names
         self._ids = ids
-        self.n_started = 0
+        self.n_started = self.n_ended = 0
         self.open = False
         """Whether a call has begun and not ended."""
         self.since = 0
@@ -55,6 +55,7 @@ class Calls:
         return CallArguments(self.n_started - 1, text)
 
     def end(self, tape: Tape) -> CallEnded:
+        self.n_ended += 1
         return CallEnded(self.n_started - 1, self._source(tape))
 
     def give_up(self, tape: Tape) -> CallBroken:

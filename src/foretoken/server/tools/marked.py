@@ -13,7 +13,7 @@ def read_marked(
     tape: Tape, calls: Calls, marks: Sequence[str], call: Callable[[Tape, Calls], Steps[None]]
 ) -> Steps[None]:
     """Tell text and calls in turn; a mark without a call is text."""
-    while (start := (yield from tell_until(tape, marks, after_call=calls.n_started > 0))) is not None:
+    while (start := (yield from tell_until(tape, marks, after_call=calls.n_ended > 0))) is not None:
         if not (yield from attempt(tape, calls, start, call(tape, calls))):
             yield Text(tape.text[start : tape.at + 1])
             tape.at += 1
