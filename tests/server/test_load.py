@@ -21,6 +21,9 @@ from tests.server.running import RunningServer, running, wait_until
 
 SLOW = bool(os.environ.get("FORETOKEN_SLOW"))
 N_CLIENTS = 1000 if SLOW else 80
+N_ROUNDS = 8 if SLOW else 2
+MAX_GROWTH = (1 << 20) if SLOW else (8 << 20)
+"""Bytes from the middle of the rounds to their end."""
 N_PROMPTS = 25
 N_TOKENS = 40
 
@@ -98,7 +101,9 @@ def test_a_crowd(model_path: Path) -> None:
         }
     room = {"n_parallel": 4, "n_ctx": 256, "max_queue": 2 * N_CLIENTS}
     with running(model_path, check_integrity=True, **room) as server:
-        check_round(server, expected, 1)
-        before = resident(server.worker.pid)
-        check_round(server, expected, 2)
-        assert resident(server.worker.pid) - before < 32 << 20
+        held = []
+        for number in range(N_ROUNDS):
+            check_round(server, expected, number)
+            held.append(resident(server.worker.pid))
+        # What drafters keep of answers fills up in the first rounds, and so do the allocator's arenas.
+        assert held[-1] - held[N_ROUNDS // 2] < MAX_GROWTH, f"bytes after each round: {held}"

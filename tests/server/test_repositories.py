@@ -99,14 +99,26 @@ def environment(hub: Hub, tmp_path: Path) -> dict[str, str]:
     }
 
 
-def fails(environment: dict[str, str], repository: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "foretoken", "serve", "-hf", repository, "--port", "0"],
-        env={**os.environ, **environment}, capture_output=True, text=True, timeout=TIMEOUT,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr.splitlines()[-1]
+ASK = """
+import sys
+from pathlib import Path
+from foretoken.cli.repositories import fetch_repository
+from foretoken.errors import ConfigError
+
+for name in sys.argv[2:]:
+    try:
+        print(fetch_repository(name, Path(sys.argv[1])))
+    except ConfigError as error:
+        print(error)
+"""
+
+
+def answers(environment: dict[str, str], *repositories: str) -> list[str]:
+    """What is said when these are asked for, by a process of its own: huggingface_hub reads its settings once."""
+    command = [sys.executable, "-c", ASK, environment["FORETOKEN_CACHE"], *repositories]
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    return done.stdout.splitlines()
 
 
 def test_a_model_is_fetched_with_a_bar_served_and_not_fetched_again(
@@ -135,12 +147,17 @@ def test_a_model_is_fetched_with_a_bar_served_and_not_fetched_again(
 
 
 def test_what_cannot_be_fetched_is_one_line_that_says_why(hub: Hub, environment: dict[str, str]) -> None:
-    assert "there is no repository someone/none, or it is private" in fails(environment, "someone/none")
-    assert "accept its terms" in fails(environment, "gated/model")
-    assert "there is tiny-Q8_0, tiny-Q2_K" in fails(environment, f"{REPOSITORY}:q5_k_m")
-    assert "user/repo" in fails(environment, "a/b/c")
+    said = answers(environment, "someone/none", "gated/model", f"{REPOSITORY}:q5_k_m", "a/b/c")
+    reasons = [
+        "there is no repository someone/none, or it is private",
+        "accept its terms",
+        "there is tiny-Q8_0, tiny-Q2_K",
+        "a repository is named user/repo",
+    ]
+    assert [reason for reason, line in zip(reasons, said, strict=True) if reason not in line] == []
     nowhere = {**environment, "HF_ENDPOINT": "http://127.0.0.1:9"}
-    assert "the hub cannot be reached" in fails(nowhere, REPOSITORY)
+    (line,) = answers(nowhere, REPOSITORY)
+    assert "the hub cannot be reached" in line
 
 
 def test_the_file_of_a_repository() -> None:
