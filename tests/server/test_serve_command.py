@@ -74,7 +74,7 @@ def serving(*arguments: object, **environment: str) -> Iterator[Serving]:
         process.stderr.close()
 
 
-SMALL = ("-c", 4096, "-np", 2, "-t", 1, "--port", 0)
+SMALL: tuple[object, ...] = ("-c", 4096, "-np", 2, "-t", 1, "--port", 0)
 LONG = {"prompt": "x", "n_predict": 3000, "ignore_eos": True}
 
 
