@@ -46,7 +46,7 @@ class Serving:
 
     @property
     def url(self) -> str:
-        end = time.monotonic() + TIMEOUT
+        end = time.monotonic() + 4 * TIMEOUT
         while time.monotonic() < end:
             if found := re.search(r"listening on (http://\S+)", "".join(self.lines)):
                 return found[1]
