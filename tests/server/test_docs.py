@@ -22,7 +22,7 @@ def test_examples_of_the_interface(server: RunningServer, number: int) -> None:
     language, source = EXAMPLES[number]
     source = source.replace("http://127.0.0.1:8080", server.url)
     command = [sys.executable, "-c", source] if language == "python" else ["bash", "-ec", source]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * TIMEOUT)
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert '"error":{' not in done.stdout

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,15 +15,19 @@ from hypothesis import strategies as st
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.errors import InvalidRequest, QueueFull
 from foretoken.server import logs
+from foretoken.server.app import create_app
 from foretoken.server.cuts import Cut, _Cutter
 from foretoken.server.fields import GenerationFields
 from foretoken.server.reasoning import ReasoningParser
 from foretoken.server.record import Record
 from foretoken.server.sampling import _drafters, _switched_off
+from foretoken.server.service import Service
+from foretoken.server.settings import ServerSettings
 from foretoken.types import Chunk, DrafterUsage, Finish, Request, SamplingParams, SpeculationParams, TokenInfo, Usage
 from foretoken.worker import messages
 from foretoken.worker.backoff import Backoff
 from foretoken.worker.messages import Frames, TokenRequest
+from foretoken.worker.supervisor import Supervisor
 from foretoken.worker.tickets import MAX_ATTEMPTS, Line, Ticket
 
 
@@ -201,3 +207,20 @@ def test_log_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert line["request_id"] == "id-1"
     assert line["draft_n_accepted"] == 6
     assert "prompt" not in line
+
+
+def test_what_nobody_foresaw_is_an_error_in_words(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(Service(Supervisor(EngineConfig(ModelConfig(Path("none.gguf")))), ServerSettings()))
+
+    @app.get("/broken")
+    async def broken() -> None:
+        raise RuntimeError("a secret of ours")
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+            return await client.get("/broken")
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == 500
+    assert answer.json()["error"]["message"] == "the server failed to answer; its log says why"
+    assert "a secret of ours" in caplog.text

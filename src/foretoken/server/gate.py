@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foretoken.server.auth import is_public
-from foretoken.server.errors import ApiError
+from foretoken.server.errors import ApiError, as_api_error
 from foretoken.server.logs import request_id
 from foretoken.server.record import Record
 from foretoken.server.service import Service
@@ -49,9 +49,11 @@ class Gate:
 
         try:
             await self._enter(scope, receive, note, headers, record)
-        except Exception:
+        except Exception as error:
             log.exception("%s %s failed", record.method, record.path)
-            record.status = record.status or 500
+            if not record.status:
+                answer = as_api_error(error)
+                await JsonAnswer(answer.body(record.path), answer.status)(scope, receive, note)
         finally:
             self._leave(scope, record)
             request_id.reset(token)
