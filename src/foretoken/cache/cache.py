@@ -53,6 +53,8 @@ class StateCache:
         self._worth = Worth(self.backend)
         self._trees: dict[str, Tree] = {}
         self._pins: dict[SeqId, tuple[str, Node]] = {}
+        self._n_state_bytes = 0
+        """Of one state, once one was seen."""
         self._told: tuple[float, dict[str, float]] = (0.0, {})
         self.disk: Disk | None = None
         if archive is not None:
@@ -201,11 +203,11 @@ class StateCache:
 
     # Keeping
 
-    def anchors(self, ends: Sequence[int], seq: SeqId, start: int, length: int) -> list[int]:
+    def anchors(self, ends: Sequence[int], start: int, length: int) -> list[int]:
         """Where a prompt that is read from `start` on should stop for its state to be kept."""
         if not (self.on and self.backend.recurrent):
             return []
-        n_bytes = self.backend.export_size(seq, "state") if start else 0
+        n_bytes = self._n_state_bytes
         spacing = max(
             _MIN_SPACING,
             self.thrift.spacing(n_bytes),
@@ -224,21 +226,26 @@ class StateCache:
         self._pin(seq, key, node)
         if known := node.parts.get("state"):
             self.host.touch(known)
-        elif likely or self.thrift.affordable:
+        elif (likely or self.thrift.affordable) and self._pays(seq, node):
             self._export(seq, key, node, "state", 1.0 if likely else _UNLIKELY)
+
+    def _pays(self, seq: SeqId, node: Node) -> bool:
+        """Whether copying a state takes less time than reading up to it again."""
+        gain = node.position - self._worth.restorable_above(node)
+        return self.thrift.pays(gain, self.backend.export_size(seq, "state"), 1.0)
 
     def keep_all(self, seq: SeqId, owner: str, text: Sequence[Token], others_wait: bool) -> bool:
         """Keep the attention cells too; False when that has to wait until there is time for it."""
+        if not self.on or len(text) < self.config.gap:
+            return True
+        if others_wait and not self.thrift.affordable:
+            return False
         tokens = np.asarray(text, np.int32)
         key = owner_key(owner)
         kept = self._finder.best(self.match(owner, tokens), len(tokens), without=seq, on_disk=True)
         gain = len(tokens) - kept.position
-        if not self.on or gain < self.config.gap:
-            return True
-        if others_wait and not self.thrift.affordable:
-            return False
         n_bytes = sum(self.backend.export_size(seq, part) for part in self._parts)
-        if not self.thrift.pays(gain, n_bytes, _PAYS):
+        if gain < self.config.gap or not self.thrift.pays(gain, n_bytes, _PAYS):
             return True
         node = self._node(key, tokens)
         if node is not None:
@@ -266,6 +273,8 @@ class StateCache:
             return False
         started = time.perf_counter()
         data = self.backend.export(seq, part)
+        if part == "state":
+            self._n_state_bytes = data.nbytes
         self.thrift.copied(data.nbytes, (time.perf_counter() - started) * 1e3)
         entry = self._attach(node, Entry(node, part, data.nbytes, data, odds=odds))
         self.host.add(entry, data.nbytes)

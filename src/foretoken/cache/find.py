@@ -63,10 +63,8 @@ class Finder:
         self, position: int, node: Node, state: Entry | None, without: SeqId | None, on_disk: bool
     ) -> Reuse | None:
         """Where the attention cells of a prefix can be had: from a slot, which moves fewer bytes, or as a copy."""
-        if not node.n_sources:
-            return None
         kept: list[Entry] = []
-        for below in node.below():
+        for below in node.sources():
             for slot in below.slots:
                 if slot != without and self._backend.length(slot) >= position:
                     return Reuse(position, state, slot=slot)

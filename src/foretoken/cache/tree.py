@@ -67,6 +67,14 @@ class Node:
             yield node
             waiting += node.children.values()
 
+    def sources(self) -> Iterator[Node]:
+        """Of these, the ones that lead to attention cells."""
+        waiting = [self] if self.n_sources else []
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += [child for child in node.children.values() if child.n_sources]
+
     def count_source(self, by: int) -> None:
         for node in self.path:
             node.n_sources += by

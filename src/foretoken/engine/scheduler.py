@@ -119,7 +119,7 @@ class Scheduler:
         if slot.keeps:
             self.cache.pin(slot.id, slot.owner, session.prompt[:n_cached])
             ends = message_ends(session.prompt, self._end_tokens)
-            session.stops = self.cache.anchors(ends, slot.id, n_cached, len(session.prompt))
+            session.stops = self.cache.anchors(ends, n_cached, len(session.prompt))
         else:
             self.cache.unpin(slot.id)
         self._follow(slot, session)
