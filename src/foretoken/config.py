@@ -97,7 +97,7 @@ class CacheConfig:
     """States kept while reading one prompt at most (models with a recurrent state)."""
     reuse: bool = True
     """Whether a prompt may begin with what was computed for an earlier one."""
-    gap: int = 64
+    gap: int = 24
     """Tokens that are rather read again than kept apart."""
 
 
