@@ -1,4 +1,4 @@
-"""What it costs the engine to be watched: python -m tests.browser.cost [MODEL.gguf] (make bench-page).
+"""What it costs the engine to be watched: python -m tests.browser.cost [MODEL.gguf [ROUNDS]] (make bench-page).
 
 One client is answered all the time. Rounds take turns: nobody watches, one stream, ten streams, ten tabs of a real
 browser with the live view open. What is compared is tokens per second of the same greedy answer within one round; the
@@ -52,12 +52,12 @@ async def streams(url: str, n: int) -> AsyncIterator[None]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def measure(url: str) -> dict[str, list[float]]:
+async def measure(url: str, n_rounds: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"nobody": [], "1 stream": [], "10 streams": [], "10 tabs": []}
     async with httpx.AsyncClient(base_url=url, timeout=600) as client, async_playwright() as playwright:
         await pace(client)
         browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        for _ in range(ROUNDS):
+        for _ in range(n_rounds):
             for name, n in (("nobody", 0), ("1 stream", 1), ("10 streams", 10)):
                 async with streams(url, n):
                     found[name].append(await pace(client))
@@ -74,11 +74,12 @@ async def measure(url: str) -> dict[str, list[float]]:
 
 def main() -> None:
     model = resolve(sys.argv[1] if len(sys.argv) > 1 else None)
+    n_rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
     began = time.monotonic()
     # One thread: the browser draws on the other core, as it would on the machine of whoever watches.
     with running(model, n_ctx=2048, n_threads=1) as server:
-        found = asyncio.run(measure(server.url))
-    print(f"{model.name}, {ROUNDS} rounds, {time.monotonic() - began:.0f} s\n")
+        found = asyncio.run(measure(server.url, n_rounds))
+    print(f"{model.name}, {n_rounds} rounds, {time.monotonic() - began:.0f} s\n")
     print("| watched by | tokens/s | against nobody | spread of the rounds |")
     print("|---|---|---|---|")
     for name, values in found.items():

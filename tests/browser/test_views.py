@@ -100,6 +100,26 @@ def test_live_charts_move(open_page: OpenPage, server: RunningServer) -> None:
     expect(rows.filter(has_text=name).first.locator("td").nth(1)).to_have_text(f"{used['verified']:,}")
 
 
+def test_ten_tabs_share_one_stream(open_page: OpenPage, server: RunningServer) -> None:
+    """A browser opens six connections to a server: tabs that each kept one would lock each other out."""
+    first = open_page("/#live")
+    expect(first.locator(".uplot canvas")).to_have_count(4)
+    streams: list[str] = []
+    first.context.on("request", lambda asked: streams.append(asked.url) if "/live/stream" in asked.url else None)
+    tabs = [first, *(first.context.new_page() for _ in range(9))]
+    for tab in tabs[1:]:
+        tab.goto(f"{server.url}/#live")
+    for tab in tabs:
+        expect(tab.locator(".uplot canvas")).to_have_count(4)
+    assert streams == []
+    # When the one that has the stream goes, another takes over.
+    first.close()
+    tile = tabs[5].locator(".tile").last
+    before = tile.inner_text()
+    expect(tile).not_to_have_text(before)
+    assert len(streams) == 1
+
+
 def pictures(page: Page) -> list[str]:
     found: list[str] = page.locator(".uplot canvas").evaluate_all("(all) => all.map((canvas) => canvas.toDataURL())")
     return found

@@ -120,24 +120,45 @@ export async function chat(body, on, signal) {
   }
 }
 
+/** @typedef {{state?: any, lost?: string}} News what the server said of itself, or that it says nothing */
+
 /**
- * Watch the server until told otherwise; comes back by itself when the server went away.
+ * Watch the server until told otherwise. A browser opens only a few connections to one server, so of all tabs with
+ * the same key one has the stream, and tells the others; when it goes, the next takes over.
  * @param {(state: any) => void} take
  * @param {(words: string) => void} lost
  * @param {AbortSignal} signal
  */
 export async function watch(take, lost, signal) {
+  const name = `foretoken.live ${key()}`;
+  const channel = new BroadcastChannel(name);
+  const hear = (/** @type {News} */ news) => (news.state ? take(news.state) : lost(news.lost ?? ""));
+  const tell = (/** @type {News} */ news) => (channel.postMessage(news), hear(news));
+  channel.onmessage = (event) => hear(event.data);
+  try {
+    // Only pages from this machine or over https have locks; others watch for themselves.
+    if (navigator.locks) await navigator.locks.request(name, { signal }, () => follow(tell, signal));
+    else await follow(hear, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    channel.close();
+  }
+}
+
+/** Read the stream, again and again when the server went away. @param {(news: News) => void} tell @param {AbortSignal} signal */
+async function follow(tell, signal) {
   for (let pause = 500; !signal.aborted; pause = Math.min(5000, pause * 1.5)) {
     try {
       const response = await ask("/live/stream", { headers: { accept: "text/event-stream" }, signal });
       for await (const { data } of events(response)) {
         pause = 500;
-        take(JSON.parse(data));
+        tell({ state: JSON.parse(data) });
       }
-      lost("the server closed the stream");
+      tell({ lost: "the server closed the stream" });
     } catch (error) {
       if (signal.aborted) return;
-      lost(error instanceof ApiFailure ? error.message : "the server cannot be reached");
+      tell({ lost: error instanceof ApiFailure ? error.message : "the server cannot be reached" });
       if (error instanceof ApiFailure && error.status === 401) return;
     }
     await new Promise((resolve) => setTimeout(resolve, pause));

@@ -15,6 +15,12 @@ export class LiveView {
     this.watching = null;
     /** @type {any[]} */
     this.history = [];
+    this.shown = false;
+    // Nobody looks at a hidden tab.
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this._stop();
+      else if (this.shown) this.enter();
+    });
     this.note = h("p", { class: "hint", role: "status" });
     this.tiles = h("div", { class: "tiles" });
     this.slots = h("div", { class: "slots" });
@@ -36,7 +42,8 @@ export class LiveView {
   }
 
   enter() {
-    if (this.watching) return;
+    this.shown = true;
+    if (this.watching || document.hidden) return;
     this.watching = new AbortController();
     this._say("waiting for the first look …");
     const { signal } = this.watching;
@@ -46,6 +53,11 @@ export class LiveView {
   }
 
   leave() {
+    this.shown = false;
+    this._stop();
+  }
+
+  _stop() {
     this.watching?.abort();
     this.watching = null;
   }
