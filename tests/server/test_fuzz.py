@@ -37,10 +37,13 @@ Case = tuple[str, bytes]
 
 
 @pytest.fixture(scope="module")
-def victim(model_path: Path) -> Iterator[RunningServer]:
+def victim(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     # Bodies that happen to be right should not take long either.
     with running(
-        model_path, ServerSettings(n_predict=16, max_choices=16, grace=2), n_ctx=128, embeddings=True
+        model_path,
+        ServerSettings(n_predict=16, max_choices=16, grace=2, slot_save_path=tmp_path_factory.mktemp("slots")),
+        n_ctx=128,
+        embeddings=True,
     ) as server:
         yield server
 

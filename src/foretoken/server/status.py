@@ -55,10 +55,6 @@ def router(service: Service) -> APIRouter:
     async def adapters() -> list[Any]:
         return []
 
-    @routes.post("/slots/{number}", include_in_schema=False)
-    async def slot_action(number: int) -> Response:
-        raise ApiError(501, "slots are not saved, restored or erased by hand: prompts are kept and found by themselves")
-
     @routes.get("/metrics")
     async def metrics() -> Response:
         await service.worker.slots()
