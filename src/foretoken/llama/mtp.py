@@ -33,9 +33,9 @@ class MtpContext(Context):
         # The layer is one of attention, whatever the model's others are.
         self.recurrent = False
         self.n_embd = int(llama_cpp.llama_model_n_embd_out(model.pointer))
-        # Every row of the model's, but only the sampled rows of the layer's own.
+        # Every row of both: asked for the sampled rows alone, the layer's context gives the first of the batch instead.
         llama_cpp_ext.llama_set_embeddings_nextn(target.pointer, True, False)
-        llama_cpp_ext.llama_set_embeddings_nextn(self.pointer, True, True)
+        llama_cpp_ext.llama_set_embeddings_nextn(self.pointer, True, False)
 
     def target_hidden(self, span: Span) -> NDArray[np.float32]:
         """The model's hidden states for a span of the batch it has just decoded, one row per token."""
@@ -44,7 +44,7 @@ class MtpContext(Context):
         return np.ctypeslib.as_array(rows, (end, self.n_embd))[span.first_row : end].copy()
 
     def hidden(self, row: int) -> NDArray[np.float32]:
-        """The layer's own hidden state for a row that asked for logits."""
+        """The layer's own hidden state for a row of the batch it has just decoded."""
         pointer = llama_cpp_ext.llama_get_embeddings_nextn_ith(self.pointer, row)
         return np.ctypeslib.as_array(pointer, (self.n_embd,)).copy()
 
