@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,9 +14,11 @@ from foretoken.cache.anchors import anchors
 from foretoken.cache.archive import Archive
 from foretoken.cache.disk import Disk, Fetch
 from foretoken.cache.find import Finder, Reuse
+from foretoken.cache.forest import Forest, owner_key
+from foretoken.cache.telling import Telling
 from foretoken.cache.thrift import Thrift
 from foretoken.cache.tier import Tier
-from foretoken.cache.tree import Bytes, Entry, Match, Node, Tokens, Tree
+from foretoken.cache.tree import Bytes, Entry, Match, Node, Tokens
 from foretoken.cache.worth import Worth
 from foretoken.config import CacheConfig
 from foretoken.errors import DecodeError
@@ -34,8 +34,6 @@ _PROMPT_SHARE = 8
 _MIN_SPACING = 512
 _UNLIKELY = 0.1
 """The odds of a state inside a prompt, which only an edit wants, until it was used."""
-_TELL_SECONDS = 60.0
-_NOTHING = Tree()
 
 
 class StateCache:
@@ -51,11 +49,10 @@ class StateCache:
         """Tokens that were brought back from the host."""
         self._finder = Finder(self.backend)
         self._worth = Worth(self.backend)
-        self._trees: dict[str, Tree] = {}
-        self._pins: dict[SeqId, tuple[str, Node]] = {}
+        self._forest = Forest()
         self._n_state_bytes = 0
         """Of one state, once one was seen."""
-        self._told: tuple[float, dict[str, float]] = (0.0, {})
+        self._telling = Telling()
         self.disk: Disk | None = None
         if archive is not None:
             self.disk = Disk(archive, config.n_disk_bytes, self._worth)
@@ -68,11 +65,7 @@ class StateCache:
     @property
     def n_bytes(self) -> int:
         """Everything held on the host, the tokens of the tree included."""
-        return self.host.n_bytes + self._n_token_bytes
-
-    @property
-    def _n_token_bytes(self) -> int:
-        return sum(tree.n_token_bytes for tree in self._trees.values())
+        return self.host.n_bytes + self._forest.n_token_bytes
 
     def counters(self) -> dict[str, float]:
         """What is where, for whoever watches."""
@@ -96,16 +89,15 @@ class StateCache:
 
     def n_kept_bytes(self, seq: SeqId) -> int:
         """Bytes on the host that belong to the text a slot holds."""
-        if seq not in self._pins:
-            return 0
-        kept = [entry for node in self._pins[seq][1].path for entry in node.parts.values()]
+        node = self._forest.pinned(seq)
+        kept = [entry for above in node.path for entry in above.parts.values()] if node else []
         return sum(entry.n_bytes for entry in kept if entry.data is not None)
 
     # Finding
 
     def match(self, owner: str, text: Sequence[Token] | Tokens) -> Match:
         """How a text runs through what is kept for its owner; nothing of anybody else's is looked at."""
-        return self._trees.get(owner_key(owner), _NOTHING).match(np.asarray(text, np.int32))
+        return self._forest.match(owner_key(owner), np.asarray(text, np.int32))
 
     def best(self, match: Match, limit: int) -> Reuse:
         return self._finder.best(match, limit)
@@ -121,7 +113,7 @@ class StateCache:
         if found.position - beyond < self.config.gap:
             return None
         fetch = Fetch()
-        with self.using(found):
+        with found.in_use():
             for entry in found.entries:
                 if entry.data is None and (self.disk.is_reading(entry) or self._reserve(entry)):
                     self.disk.read(entry, fetch)
@@ -135,17 +127,6 @@ class StateCache:
         return True
 
     # Using
-
-    @contextmanager
-    def using(self, reuse: Reuse) -> Iterator[None]:
-        """What was found stays where it is meanwhile."""
-        for entry in reuse.entries:
-            entry.n_users += 1
-        try:
-            yield
-        finally:
-            for entry in reuse.entries:
-                entry.n_users -= 1
 
     def apply(self, seq: SeqId, reuse: Reuse) -> int:
         """Bring a sequence to the position that was found; returns where it stands now."""
@@ -176,30 +157,13 @@ class StateCache:
         """A slot's own memory now holds this prefix, and nothing that it held before beyond it."""
         node = self._node(owner_key(owner), np.asarray(text, np.int32)) if self.on and text else None
         if node is not None:
-            self._pin(seq, owner_key(owner), node)
+            self._forest.pin(seq, node)
         else:
             self.unpin(seq)
 
     def unpin(self, seq: SeqId) -> None:
         """A slot's memory holds nothing that others could use."""
-        if pinned := self._pins.pop(seq, None):
-            self._unpin(seq, *pinned)
-
-    def _pin(self, seq: SeqId, key: str, node: Node) -> None:
-        before = self._pins.get(seq)
-        if before is not None and before[1] is node:
-            return
-        self._pins[seq] = (key, node)
-        node.slots.add(seq)
-        node.count_source(1)
-        # Last: as long as it held nothing the new node could have gone with the old one.
-        if before is not None:
-            self._unpin(seq, *before)
-
-    def _unpin(self, seq: SeqId, key: str, node: Node) -> None:
-        node.slots.discard(seq)
-        node.count_source(-1)
-        self._prune(key, node)
+        self._forest.unpin(seq)
 
     # Keeping
 
@@ -223,7 +187,7 @@ class StateCache:
         node = self._node(key, np.asarray(text, np.int32))
         if node is None:
             return
-        self._pin(seq, key, node)
+        self._forest.pin(seq, node)
         if known := node.parts.get("state"):
             self.host.touch(known)
         elif (likely or self.thrift.affordable) and self._pays(seq, node):
@@ -249,7 +213,7 @@ class StateCache:
             return True
         node = self._node(key, tokens)
         if node is not None:
-            self._pin(seq, key, node)
+            self._forest.pin(seq, node)
             for part in self._parts:
                 if part not in node.parts and not self._export(seq, key, node, part, 1.0):
                     break
@@ -303,7 +267,8 @@ class StateCache:
 
     def collect(self) -> None:
         """See what the disk has done."""
-        self._tell()
+        if self._telling.due:
+            self._telling.tell(self.counters())
         if self.disk is None:
             return
         for entry, sound in self.disk.collect():
@@ -314,16 +279,6 @@ class StateCache:
             elif entry.part == "cells":
                 # Only now: had the machine stopped before, the shorter ones would have been all there was.
                 self._drop_shorter_cells(entry.node, for_good=True)
-
-    def _tell(self) -> None:
-        """Say in the log, once in a while, how much is held."""
-        if time.monotonic() - self._told[0] < _TELL_SECONDS or self._told[1] == (told := self.counters()):
-            return
-        self._told = (time.monotonic(), told)
-        places = [f"{int(told[f'{place}_states'])} states in {told[f'{place}_bytes'] / 2**20:.1f} of "
-                  f"{told[f'{place}_budget_bytes'] / 2**20:.0f} MiB on the {place}"
-                  for place in ("host", "disk") if f"{place}_states" in told]  # fmt: skip
-        log.info("kept: %s", ", ".join(places))
 
     def _remember(self, archive: Archive) -> None:
         """Put what is on disk from before into the tree."""
@@ -350,7 +305,7 @@ class StateCache:
     # Forgetting
 
     def _make_room(self, n_bytes: int, worth: float) -> bool:
-        victims = self.host.victims(n_bytes, worth, self._worth.on_host, self._n_token_bytes)
+        victims = self.host.victims(n_bytes, worth, self._worth.on_host, self._forest.n_token_bytes)
         for entry in victims or ():
             self._leave_host(entry)
         return victims is not None
@@ -379,24 +334,11 @@ class StateCache:
         del node.parts[entry.part]
         if entry.part == "cells":
             node.count_source(-1)
-        root = list(node.path)[-1]
-        self._prune(next(key for key, tree in self._trees.items() if tree.root is root), node)
-
-    def _prune(self, key: str, node: Node) -> None:
-        tree = self._trees[key]
-        tree.prune(node)
-        if tree.empty:
-            del self._trees[key]
+        self._forest.prune(node)
 
     def _node(self, key: str, text: Tokens) -> Node | None:
         """The node of a prefix, made if there is room for its tokens."""
-        tree = self._trees.get(key, _NOTHING)
-        n_new = len(text) - tree.match(text).depth
+        n_new = len(text) - self._forest.match(key, text).depth
         if n_new and not self._make_room(n_new * text.itemsize, math.inf):
             return None
-        return self._trees.setdefault(key, Tree()).insert(text)
-
-
-def owner_key(owner: str) -> str:
-    """How an owner is called in the tree and on disk."""
-    return hashlib.blake2b(owner.encode(), person=b"foretoken-owner", digest_size=16).hexdigest()
+        return self._forest.insert(key, text)

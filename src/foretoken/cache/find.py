@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from foretoken.backend import Backend
@@ -22,6 +24,17 @@ class Reuse:
     @property
     def entries(self) -> list[Entry]:
         return [entry for entry in (self.state, self.cells) if entry is not None]
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """What was found stays where it is meanwhile."""
+        for entry in self.entries:
+            entry.n_users += 1
+        try:
+            yield
+        finally:
+            for entry in self.entries:
+                entry.n_users -= 1
 
 
 class Finder:

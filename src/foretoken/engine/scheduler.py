@@ -106,7 +106,7 @@ class Scheduler:
     def _prepare(self, slot: Slot, session: Session, reuse: Reuse) -> None:
         self._clock += 1
         slot.last_used = self._clock
-        with self.cache.using(reuse):
+        with reuse.in_use():
             self._let_go(slot, reuse)
             if reuse.entries or reuse.slot not in (None, slot.id):
                 n_cached = self.cache.apply(slot.id, reuse)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from foretoken.cache import files
-from foretoken.cache.cache import owner_key
 from foretoken.cache.files import Saved
+from foretoken.cache.forest import owner_key
 from foretoken.engine.engine import Engine
 from foretoken.engine.loop import Loop
 from foretoken.engine.persistence import identity
