@@ -39,7 +39,9 @@ class Server:
         """Whether the server puts chats into its own template."""
         self._extras: dict[str, Any] = dict(_EXTRAS)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.Client(base_url=base, timeout=600.0, headers=headers, transport=transport)
+        # Between two turns of one server others have theirs: it may have closed a connection that was kept.
+        alone = httpx.Limits(max_keepalive_connections=0)
+        self._client = httpx.Client(base_url=base, timeout=600.0, headers=headers, transport=transport, limits=alone)
         self._model = self._first_model()
 
     def ask(self, cases: Sequence[Case]) -> list[Answer]:
