@@ -13,8 +13,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from foretoken.cache.archive import Archive
 from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.assembly import Assembly, assemble
 from foretoken.engine.calibration import calibrated
@@ -42,24 +43,32 @@ _Command = Callable[[], None]
 T = TypeVar("T")
 
 
+class _Parts(NamedTuple):
+    assembly: Assembly
+    host: EngineHost
+    loop: Loop
+    archive: Archive | None
+
+
 class Engine:
     """A model with slots, served by one thread of its own."""
 
-    def __init__(
-        self, assembly: Assembly, loop: Loop, host: EngineHost, after_step: Callable[[], None] = lambda: None
-    ) -> None:
-        self.assembly = assembly
+    assembly: Assembly
+    _host: EngineHost
+    _loop: Loop
+
+    def __init__(self, build: Callable[[], _Parts], after_step: Callable[[], None] = lambda: None) -> None:
         self._after_step = after_step
-        self._loop = loop
-        self._host = host
         self.compiler = Compiler(lambda: guidance_tokenizer(self.vocabulary))
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
         self._stopped: str | None = None
         self._busy_since: float | None = None
-        self._thread = threading.Thread(target=self._run, name="foretoken-engine", daemon=True)
+        ready: Future[None] = Future()
+        self._thread = threading.Thread(target=self._live, args=(build, ready), name="foretoken-engine", daemon=True)
         self._thread.start()
+        ready.result()
 
     @classmethod
     def load(cls, model: str | Path | ModelConfig, **settings: Any) -> Engine:
@@ -80,29 +89,7 @@ class Engine:
         `after_step` is called on the engine's thread when a step has told its events; `widths_ms` is a calibration
         that an engine with the same settings found before; a `borrowed` model is loaded already, and stays.
         """
-        if "mtp" in resolve(config.speculation):
-            config = replace(config, model=replace(config.model, load_mtp=True))
-        assembly = assemble(config, borrowed)
-        if assembly.alone:
-            config = _plain(config)
-        host = EngineHost(config, assembly)
-        try:
-            speculator = _speculator(config, assembly, host, widths_ms)
-            archive = open_archive(config.cache, assembly)
-        except BaseException:
-            host.close()
-            assembly.close()
-            raise
-        log.info("%s", assembly.describe())
-        if not assembly.restores:
-            log.warning("states of this model cannot be kept outside its slots; prompts are shared within slots only")
-            config = replace(config, cache=replace(config.cache, n_host_bytes=0))
-        vocabulary = assembly.model.vocabulary
-        loop = Loop(assembly.context, assembly.memory, vocabulary, speculator, config, archive)
-        engine = cls(assembly, loop, host, after_step)
-        if archive is not None:
-            archive.wake = engine.wake
-        return engine
+        return cls(lambda: _build(config, widths_ms, borrowed), after_step)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -227,6 +214,22 @@ class Engine:
                 raise EngineStopped(self._stopped)
             self._commands.put(command)
 
+    def _live(self, build: Callable[[], _Parts], ready: Future[None]) -> None:
+        """Load and serve on one thread.
+
+        OpenMP keeps a team per thread that ever computed: with a second team there are more threads than cores, and
+        then those that wait at a barrier go to sleep. Probing and calibrating elsewhere made every step twice as long.
+        """
+        try:
+            self.assembly, self._host, self._loop, archive = build()
+        except BaseException as error:
+            ready.set_exception(error)
+            return
+        if archive is not None:
+            archive.wake = self.wake
+        ready.set_result(None)
+        self._run()
+
     def _run(self) -> None:
         reason = "the engine was closed"
         try:
@@ -252,6 +255,29 @@ class Engine:
             first()
             while True:
                 self._commands.get_nowait()()
+
+
+def _build(config: EngineConfig, widths_ms: Mapping[int, float] | None, borrowed: Model | None) -> _Parts:
+    """Everything an engine is made of."""
+    if "mtp" in resolve(config.speculation):
+        config = replace(config, model=replace(config.model, load_mtp=True))
+    assembly = assemble(config, borrowed)
+    if assembly.alone:
+        config = _plain(config)
+    host = EngineHost(config, assembly)
+    try:
+        speculator = _speculator(config, assembly, host, widths_ms)
+        archive = open_archive(config.cache, assembly)
+    except BaseException:
+        host.close()
+        assembly.close()
+        raise
+    log.info("%s", assembly.describe())
+    if not assembly.restores:
+        log.warning("states of this model cannot be kept outside its slots; prompts are shared within slots only")
+        config = replace(config, cache=replace(config.cache, n_host_bytes=0))
+    loop = Loop(assembly.context, assembly.memory, assembly.model.vocabulary, speculator, config, archive)
+    return _Parts(assembly, host, loop, archive)
 
 
 def _speculator(
