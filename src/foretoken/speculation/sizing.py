@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import log
+from math import ceil, log
 
 from foretoken.speculation.base import Draft
 from foretoken.speculation.cost import BatchCost
@@ -13,6 +13,7 @@ from foretoken.types import SeqId
 
 _LENGTHS = (1, 2, 3, 5, 7, 9, 11, 15, 19, 23, 27, 31, 39, 47, 63)
 """Lengths that several slots draft together; equal ones are cheapest."""
+_SMALL_CHANCE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Sizing:
             if n_rows not in widths and n < len(bet.reach):
                 continue
             ms = self.cost((n_rows,))
-            if ms - plain_ms > bet.credit:
+            if self._risk(bet, n, ms - plain_ms, plain_ms) > bet.credit:
                 continue
             value = log(1 + bet.sums[n]) - log(ms + self.switch_ms + self._overhead(bet, n, 1))
             if value > best:
@@ -103,16 +104,25 @@ class Sizing:
         """The logarithm of the slots' speeds, multiplied; no speed at all if a slot could not bear to lose its part."""
         rows = [*waiting, *(bet.n_pending + n for bet, n in zip(bets, lengths, strict=True))]
         ms = self.cost(rows)
-        risk = (ms - plain_ms) / sum(lengths)
+        share = (ms - plain_ms) / sum(lengths)
         ms += self.switch_ms
         value = 0.0
         for bet, n in zip(bets, lengths, strict=True):
             if n:
-                if risk * n > bet.credit:
+                if self._risk(bet, n, share * n, plain_ms) > bet.credit:
                     return float("-inf")
                 value += log((1 + bet.sums[n]) / bet.margin)
                 ms += self._overhead(bet, n, len(rows))
         return value - len(rows) * log(ms)
+
+    def _risk(self, bet: Bet, n: int, extra_ms: float, plain_ms: float) -> float:
+        """What would be lost; where that is unlikely, times the chance that not even as much is won."""
+        even = min(n, ceil(extra_ms / plain_ms))
+        if even == 0:
+            return 0.0
+        chance = 1.0 - bet.reach[even - 1]
+        # Only small chances are known well enough to be counted on.
+        return extra_ms * chance if chance <= _SMALL_CHANCE else extra_ms
 
     def _overhead(self, bet: Bet, n: int, n_slots: int) -> float:
         """Protecting, and if the draft is cut: rewinding and decoding the accepted tokens once more."""
