@@ -30,6 +30,8 @@ _MAX_INSIDE = 4096
 _STOP_SECONDS = 5.0
 _LATE_LOOKS = 3
 _LOOK_SECONDS = 1.0
+_STARTING_SECONDS = 0.05
+"""Between two looks whether an engine that is starting has started."""
 
 
 class Supervisor:
@@ -125,8 +127,10 @@ class Supervisor:
 
     async def embed(self, texts: Sequence[Sequence[Token]]) -> list[bytes]:
         """The vectors of some texts, each as the bytes of its floats; cancelling the task cancels what is left."""
+        while self._hopeful:
+            await asyncio.sleep(_STARTING_SECONDS)
         if self._process is None or self.state != "ready":
-            raise EngineStopped("the engine is starting; try again soon" if self._hopeful else self._refusal())
+            raise EngineStopped(self._refusal())
         return await self._embeddings.ask(texts, self._process.send)
 
     @property
