@@ -10,7 +10,7 @@ from foretoken.engine.engine import Engine
 from foretoken.engine.loop import Loop
 from foretoken.speculation.base import Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import StepCost
-from foretoken.speculation.planner import Outlook, Proposal, Step
+from foretoken.speculation.planner import LearnsNothing, Proposal
 from foretoken.speculation.speculator import Speculator
 from foretoken.types import SeqId, Token
 
@@ -49,7 +49,7 @@ class OracleDrafter:
         return Draft(rest, (1.0,) * len(rest), self.name)
 
 
-class OraclePlanner:
+class OraclePlanner(LearnsNothing):
     """Cuts a text that is known into the steps that take the least time together."""
 
     def __init__(self, cost: Callable[[int], float], protect_ms: float, max_rows: int) -> None:
@@ -68,21 +68,6 @@ class OraclePlanner:
         if len(widths) <= n_left:
             self._widths[n_slots] = widths = self._partition(n_slots, max(n_left, 2 * len(widths)))
         return widths[n_left]
-
-    def observe(self, step: Step) -> None:
-        pass
-
-    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
-        return False
-
-    def saved_ms(self, seq: SeqId) -> float | None:
-        return None
-
-    def outlook(self) -> Outlook:
-        return Outlook()
-
-    def end(self, seq: SeqId) -> None:
-        pass
 
     def _partition(self, n_slots: int, n_tokens: int) -> list[int]:
         """For every number of tokens left, the first width of the cheapest way to say them."""

@@ -74,16 +74,10 @@ class Planner(Protocol):
     def end(self, seq: SeqId) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class FixedPlanner:
-    """Takes the most promising offer within fixed bounds: llama.cpp's draft-min, draft-max and p-min."""
+class LearnsNothing:
+    """What planners share that go by no observation: everybody is asked, and no account is kept."""
 
-    n_min: int = 0
-    n_max: int = 16
-    p_min: float = 0.0
-
-    def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
-        return {proposal.ask.seq: self._choose(proposal) for proposal in proposals}
+    __slots__ = ()
 
     def observe(self, step: Step) -> None:
         pass
@@ -99,6 +93,18 @@ class FixedPlanner:
 
     def end(self, seq: SeqId) -> None:
         pass
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPlanner(LearnsNothing):
+    """Takes the most promising offer within fixed bounds: llama.cpp's draft-min, draft-max and p-min."""
+
+    n_min: int = 0
+    n_max: int = 16
+    p_min: float = 0.0
+
+    def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
+        return {proposal.ask.seq: self._choose(proposal) for proposal in proposals}
 
     def _choose(self, proposal: Proposal) -> Draft:
         cuts = [bounded(offer, proposal.ask, self.n_max, self.p_min) for offer in proposal.offers]
