@@ -5,7 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The library alone: no multimodal part, no tools. For a GPU: make serve CMAKE_ARGS="-DGGML_CUDA=on" (README).
 CMAKE_ARGS ?=
-TRIM := -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
+# No AMX: GCC 12.2 miscompiles its tile configuration (PR 114098: an illegal instruction at the first batch), and its kernels
+# for one row and for many would differ in bits.
+NO_AMX := -DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__
+TRIM := $(NO_AMX) -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
 BINDING := llama-cpp-python==0.3.36
 
 .PHONY: serve test test-slow test-harness lint bench bench-gpu bench-page screenshots chromium train-smoke clean
