@@ -20,7 +20,7 @@ $(BIN)/python:
 $(VENV)/libllama: Makefile | $(BIN)/python
 	@echo "installing $(BINDING) (built from source once: about 4 minutes on 2 cores)"
 	@set -o pipefail; CMAKE_ARGS="$(TRIM) $(CMAKE_ARGS)" $(BIN)/python -m pip install --disable-pip-version-check \
-	  --verbose $(BINDING) 2>&1 | tee $(VENV)/libllama.log | { grep --line-buffered -oE '^ *\[[0-9]+/[0-9]+\]|^Successfully.*' || true; } \
+	  --verbose --force-reinstall --no-cache-dir $(BINDING) 2>&1 | tee $(VENV)/libllama.log | { grep --line-buffered -oE '^ *\[[0-9]+/[0-9]+\]|^Successfully.*' || true; } \
 	  | awk '{ if ($$1 ~ /^\[/) { printf "\rcompiling %s", $$1 } else { printf "\n%s\n", $$0 } fflush() } END { print "" }' \
 	  || { tail -n 40 $(VENV)/libllama.log; exit 1; }
 	@$(BIN)/python -c "import llama_cpp" && touch $@
