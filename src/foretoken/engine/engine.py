@@ -106,10 +106,10 @@ class Engine:
         return None if self._closing else self._stopped
 
     @property
-    def busy(self) -> tuple[float, int]:
-        """For how many seconds the engine's thread has been at the same step, and with how many rows; 0 is idle."""
+    def busy(self) -> tuple[float, int, int]:
+        """Seconds that the engine's thread has been at the same step (0 is idle), its rows, and how deep they are."""
         since = self._busy_since
-        return (0.0, 0) if since is None else (time.monotonic() - since, self._loop.width)
+        return (0.0, 0, 0) if since is None else (time.monotonic() - since, self._loop.width, self._loop.depth)
 
     def tokenize(self, text: str | bytes) -> list[Token]:
         return self.vocabulary.tokenize(text)

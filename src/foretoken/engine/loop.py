@@ -61,6 +61,8 @@ class Loop:
         self.totals = Totals()
         self.width = 0
         """Rows of the batch under way."""
+        self.depth = 0
+        """Tokens up to the deepest of them."""
 
     @property
     def idle(self) -> bool:
@@ -95,6 +97,7 @@ class Loop:
             reading = any(part.session.prefilling for part in work)
             spans = [part.span for part in work]
             self.width = sum(len(span.tokens) for span in spans)
+            self.depth = max(span.start + len(span.tokens) for span in spans)
             self.backend.decode(spans)
             self.n_decodes += 1
             self.speculator.read(spans)

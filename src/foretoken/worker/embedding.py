@@ -67,6 +67,7 @@ def on_engine(engine: Engine, embedder: Embedder) -> Compute:
         def run(loop: Loop) -> list[Vectors]:
             # Whoever watches the engine's thread should know how much it has to do.
             loop.width = sum(len(tokens) for tokens in texts)
+            loop.depth = max(len(tokens) for tokens in texts)
             return embedder.embed(texts)
 
         return engine.call(run)

@@ -44,8 +44,8 @@ class Process(asyncio.SubprocessProtocol):
         self._line = b""
         self._unsent: list[bytes] = []
         self._hearing = False
-        self.heard = loop.time()
-        """When the process said something last."""
+        self.heard: float | None = None
+        """When the process said something last, if it ever did."""
         self._ready: asyncio.Future[Ready] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
         self._last_words: str | None = None

@@ -25,6 +25,7 @@ from foretoken.types import Event, Finish, Request
 from foretoken.worker import messages
 from foretoken.worker.embedding import EmbeddingLine, EncoderService, on_engine
 from foretoken.worker.live import live_state, slot_states
+from foretoken.worker.loading import Loading
 from foretoken.worker.messages import (
     Cancel,
     Embed,
@@ -195,12 +196,18 @@ def _start(order: Order, reporter: Reporter) -> Obeying | None:
     root.addHandler(reporter)
     root.propagate = False
     try:
-        return _start_engine(order, reporter)
-    except EncoderOnly:
-        return _start_encoder(order, reporter)
+        with Loading(reporter, order.patience):
+            return _load(order, reporter)
     except ForetokenError as error:
         reporter.send(messages.Refused(str(error)))
         return None
+
+
+def _load(order: Start, reporter: Reporter) -> Obeying:
+    try:
+        return _start_engine(order, reporter)
+    except EncoderOnly:
+        return _start_encoder(order, reporter)
 
 
 def _start_engine(order: Start, reporter: Reporter) -> Obeying:
@@ -215,12 +222,8 @@ def _start_engine(order: Start, reporter: Reporter) -> Obeying:
     return Service(engine, reporter, embedder)
 
 
-def _start_encoder(order: Start, reporter: Reporter) -> Obeying | None:
-    try:
-        embedder = Embedder(Model(order.config.model), order.config)
-    except ForetokenError as error:
-        reporter.send(messages.Refused(str(error)))
-        return None
+def _start_encoder(order: Start, reporter: Reporter) -> Obeying:
+    embedder = Embedder(Model(order.config.model), order.config)
     log.info("%s", embedder.describe())
     reporter.send(messages.Ready(encoder_properties(embedder), {}))
     return EncoderService(embedder, reporter)

@@ -241,7 +241,7 @@ class Supervisor:
         """One life of the worker, from start to death; returns for how long it was ready."""
         order = messages.Start(self._config, log.getEffectiveLevel(), self._patience, self._widths_ms)
         self._process = process = await Process.start(order, self._take)
-        watching = None
+        watching = asyncio.create_task(self._watch(process))
         try:
             ready = await process.ready()
             self.properties, self._widths_ms = ready.properties, ready.widths_ms
@@ -250,15 +250,13 @@ class Supervisor:
                 self._set("ready")
             log.info("the engine is ready (process %d)", process.pid)
             started = time.monotonic()
-            watching = asyncio.create_task(self._watch(process))
             self._hand_over()
             self.reason = await process.death()
         except StartFailed:
             await process.stop(0.0)
             raise
         finally:
-            if watching is not None:
-                watching.cancel()
+            watching.cancel()
             if process.ended:
                 self._process = None
         if self.state != "stopping":
@@ -274,7 +272,8 @@ class Supervisor:
         while n_late < _LATE_LOOKS:
             await asyncio.sleep(PULSE)
             # One look is not enough: it may have been we who were held up, with a sign of life yet unread.
-            n_late = n_late + 1 if loop.time() - process.heard > self._patience else 0
+            late = process.heard is not None and loop.time() - process.heard > self._patience
+            n_late = n_late + 1 if late else 0
         process.kill(f"the engine hangs: it has given no sign of life for {self._patience:g} s")
 
     def _send_away(self) -> None:

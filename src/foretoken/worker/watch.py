@@ -12,13 +12,16 @@ from foretoken.worker.reporter import Reporter
 
 _PER_ROW = 4.0
 """How many times longer than a row alone each row of a batch may take."""
+_DEPTH = 1024
+"""Every so many tokens before it a row may take as long again: it attends to all of them."""
 
 
 class Watch:
     """Ends the process when its engine is dead or hangs: the supervisor starts another.
 
     How long a step may take depends on the model and on the step: a thousand rows of a large one on a small machine
-    are many minutes, and nothing is wrong. So a row is timed once, alone, where it costs the most.
+    are many minutes, and nothing is wrong; behind tens of thousands of tokens they take many times longer still. So a
+    row is timed once, alone and at the beginning, and the rest is reckoned from it.
     """
 
     def __init__(self, engine: Engine, reporter: Reporter, patience: float) -> None:
@@ -37,14 +40,14 @@ class Watch:
         self._reporter.finish()
         os._exit(1)
 
-    def allowed(self, n_rows: int) -> float:
-        """Seconds that a step of so many rows may take."""
-        return self._patience + _PER_ROW * n_rows * self._row_ms / 1e3
+    def allowed(self, n_rows: int, depth: int) -> float:
+        """Seconds that a step of so many rows may take, the last of them at such a depth."""
+        return self._patience + _PER_ROW * n_rows * self._row_ms * (1 + depth / _DEPTH) / 1e3
 
     def _fault(self) -> str | None:
         if (reason := self._engine.failed) is not None:
             return reason
-        seconds, n_rows = self._engine.busy
-        if seconds > self.allowed(n_rows):
-            return f"the engine hangs: a step of {n_rows} rows is not over after {seconds:.0f} s"
+        seconds, n_rows, depth = self._engine.busy
+        if seconds > self.allowed(n_rows, depth):
+            return f"the engine hangs: a step of {n_rows} rows at depth {depth} is not over after {seconds:.0f} s"
         return None
