@@ -82,8 +82,8 @@ bench-gpu: $(VENV)/installed  ## true shapes with random weights on a GPU; ARGS=
 	  $$(test -x $(LIBS)/llama-server && echo --server $(LIBS)/llama-server) $(ARGS)
 	$(BIN)/python -m foretoken.bench.gpu.report $(GPU)/gpu.json
 
-bench-page: $(VENV)/installed  ## what it costs the engine to be watched: nobody, one, ten tabs
-	$(BIN)/python -m tests.browser.cost $(MODEL)
+bench-page: $(VENV)/installed  ## what it costs the engine to be watched; make bench-page ARGS="MODEL.gguf ROUNDS THREADS"
+	$(BIN)/python -m tests.browser.cost $(ARGS)
 
 screenshots: $(VENV)/installed chromium  ## the pictures of docs/dashboard.md, of the real page
 	$(BIN)/python -m tests.browser.screenshots

@@ -1,91 +1,122 @@
-"""What it costs the engine to be watched: python -m tests.browser.cost [MODEL.gguf [ROUNDS]] (make bench-page).
+"""What it costs the engine to be watched: python -m tests.browser.cost [MODEL.gguf] (make bench-page).
 
-One client is answered all the time. Rounds take turns: nobody watches, one stream, ten streams, ten tabs of a real
-browser with the live view open. What is compared is tokens per second of the same greedy answer within one round; the
-median over the rounds and its spread are printed. Run it on a quiet machine.
+One client is answered all the time. Rounds take turns: nobody watches, one stream, ten streams, and a browser on the
+same machine with the live view open: in ten tabs of one window, of which one is in front, and in ten windows that are
+all shown. What is compared is tokens per second of the same greedy answer within one round; the median over the
+rounds and its spread are printed, and what the browser computed meanwhile. Run it on a quiet machine.
 """
 
 from __future__ import annotations
 
-import asyncio
+import argparse
 import contextlib
 import statistics
-import sys
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import httpx
-from playwright.async_api import async_playwright
 
 from foretoken.cli.models import resolve
-from tests.browser.conftest import ARGUMENTS, chromium
-from tests.server.running import running
+from tests.browser.conftest import chromium
+from tests.browser.tabs import browser
+from tests.server.running import running, wait_until
 
-ROUNDS = 9
 BODY = {
     "messages": [{"role": "user", "content": "Write a long story about a river."}],
-    "temperature": 0, "max_tokens": 512, "ignore_eos": True, "cache_prompt": False, "speculative": {"type": "none"},
+    "temperature": 0, "max_tokens": 1024, "ignore_eos": True, "cache_prompt": False, "speculative": {"type": "none"},
 }  # fmt: skip
 
 
-async def pace(client: httpx.AsyncClient) -> float:
-    """Tokens per second of one answer, by the engine's own clock."""
-    answer = await client.post("/v1/chat/completions", json=BODY)
+@dataclass
+class Found:
+    """What was seen of one way to watch, round by round."""
+
+    paces: list[float] = field(default_factory=list)
+    """Tokens per second, by the engine's own clock."""
+    drawing: list[float] = field(default_factory=list)
+    """Share of one core that the browser took."""
+
+
+def ask(client: httpx.Client) -> float:
+    answer = client.post("/v1/chat/completions", json=BODY)
     answer.raise_for_status()
     return float(answer.json()["timings"]["predicted_per_second"])
 
 
-@contextlib.asynccontextmanager
-async def streams(url: str, n: int) -> AsyncIterator[None]:
+@contextlib.contextmanager
+def streams(url: str, n: int) -> Iterator[None]:
     """So many clients of /live/stream."""
+    over = threading.Event()
 
-    async def read() -> None:
-        async with httpx.AsyncClient(timeout=None) as client, client.stream("GET", f"{url}/live/stream") as answer:
-            async for _ in answer.aiter_bytes():
-                pass
+    def read() -> None:
+        with httpx.Client(timeout=None) as client, client.stream("GET", f"{url}/live/stream") as answer:
+            for _ in answer.iter_bytes():
+                if over.is_set():
+                    return
 
-    tasks = [asyncio.create_task(read()) for _ in range(n)]
-    await asyncio.sleep(1.5 if n else 0)
+    threads = [threading.Thread(target=read) for _ in range(n)]
+    for thread in threads:
+        thread.start()
     yield
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    over.set()
+    for thread in threads:
+        thread.join()
 
 
-async def measure(url: str, n_rounds: int) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {"nobody": [], "1 stream": [], "10 streams": [], "10 tabs": []}
-    async with httpx.AsyncClient(base_url=url, timeout=600) as client, async_playwright() as playwright:
-        await pace(client)
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+def browse(url: str, client: httpx.Client, windows: bool, found: Found) -> None:
+    """Ten live views; those that can be seen are being drawn before anything is measured."""
+    path = chromium()
+    assert path is not None, "no Chromium here"
+    with browser(path) as started:
+        tabs = [started.open(f"{url}/#live", window=windows) for _ in range(10)]
+        expected = [windows] * 9 + [True]
+        wait_until(lambda: [tab.shown for tab in tabs] == expected, "the browser to show what it should")
+        drawn = "document.querySelectorAll('.uplot canvas').length === 4"
+        wait_until(lambda: all(tab.evaluate(drawn) for tab in tabs if tab.shown), "the charts")
+        time.sleep(2)
+        began, computed = time.monotonic(), started.cpu_seconds()
+        found.paces.append(ask(client))
+        found.drawing.append((started.cpu_seconds() - computed) / (time.monotonic() - began))
+
+
+def measure(url: str, n_rounds: int) -> dict[str, Found]:
+    names = ("nobody", "1 stream", "10 streams", "10 tabs of one window", "10 windows, all shown")
+    found = {name: Found() for name in names}
+    with httpx.Client(base_url=url, timeout=600) as client:
+        ask(client)
         for _ in range(n_rounds):
-            for name, n in (("nobody", 0), ("1 stream", 1), ("10 streams", 10)):
-                async with streams(url, n):
-                    found[name].append(await pace(client))
-            context = await browser.new_context()
-            for _ in range(10):
-                page = await context.new_page()
-                await page.goto(f"{url}/#live")
-            await asyncio.sleep(1.5)
-            found["10 tabs"].append(await pace(client))
-            await context.close()
-        await browser.close()
+            for name, n in zip(names[:3], (0, 1, 10), strict=True):
+                with streams(url, n):
+                    time.sleep(1)
+                    found[name].paces.append(ask(client))
+            browse(url, client, windows=False, found=found[names[3]])
+            browse(url, client, windows=True, found=found[names[4]])
     return found
 
 
 def main() -> None:
-    model = resolve(sys.argv[1] if len(sys.argv) > 1 else None)
-    n_rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--rounds", type=int, default=9)
+    # With one thread on two cores the browser draws on the other core.
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args()
+    model = resolve(given.model)
     began = time.monotonic()
-    # One thread: the browser draws on the other core, as it would on the machine of whoever watches.
-    with running(model, n_ctx=2048, n_threads=1) as server:
-        found = asyncio.run(measure(server.url, n_rounds))
-    print(f"{model.name}, {n_rounds} rounds, {time.monotonic() - began:.0f} s\n")
-    print("| watched by | tokens/s | against nobody | spread of the rounds |")
-    print("|---|---|---|---|")
-    for name, values in found.items():
-        ratios = [value / plain for value, plain in zip(values, found["nobody"], strict=True)]
+    with running(model, n_ctx=2048, n_threads=given.threads) as server:
+        found = measure(server.url, given.rounds)
+    print(f"{model.name}, {given.threads} threads, {given.rounds} rounds, {time.monotonic() - began:.0f} s\n")
+    print("| watched by | tokens/s | against nobody | spread of the rounds | browser |")
+    print("|---|---|---|---|---|")
+    for name, one in found.items():
+        ratios = [value / plain for value, plain in zip(one.paces, found["nobody"].paces, strict=True)]
         spread = f"{min(ratios):.4f} to {max(ratios):.4f}"
-        print(f"| {name} | {statistics.median(values):.1f} | {statistics.median(ratios):.4f} | {spread} |")
+        drawing = f"{statistics.median(one.drawing):.1%} of a core" if one.drawing else ""
+        print(
+            f"| {name} | {statistics.median(one.paces):.1f} | {statistics.median(ratios):.4f} | {spread} | {drawing} |"
+        )
 
 
 if __name__ == "__main__":

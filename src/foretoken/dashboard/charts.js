@@ -1,6 +1,6 @@
 // Charts that follow the page's colours; each is also told in words for those who do not see it.
 
-import { h } from "./dom.js";
+import { h, mark, write } from "./dom.js";
 import { STYLES, colourOf, styleOf } from "./origins.js";
 
 /** @typedef {{label: string, origin?: string, values: (number | null)[], kind?: "line" | "bars" | "points", scale?: string, dash?: number[]}} Series */
@@ -34,20 +34,35 @@ export class Chart {
     this._data = [];
     /** @type {Series[]} */
     this._series = [];
+    this._drawn = "";
+    this._inView = false;
+    new IntersectionObserver((seen) => {
+      this._inView = seen[seen.length - 1].isIntersecting;
+      this._draw();
+    }).observe(this.place);
     new ResizeObserver(() => this.plot?.setSize({ width: this._width(), height: HEIGHT })).observe(this.place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._rebuild());
   }
 
   /** @param {number[]} x @param {Series[]} series @param {string} words what the chart shows, in a sentence */
   update(x, series, words) {
-    this.words.textContent = words;
-    this.place.setAttribute("aria-label", `${this.title}: ${words}`);
+    write(this.words, words);
+    mark(this.place, "aria-label", `${this.title}: ${words}`);
     this._data = [x, ...series.map((one) => one.values)];
     this._series = series;
-    const shape = series.map((one) => one.label).join();
+    this._draw();
+  }
+
+  /** Draw what is new, where somebody sees it; whoever scrolls to a chart later finds the latest. */
+  _draw() {
+    if (!this._data.length || (this.plot && !this._inView)) return;
+    const now = JSON.stringify(this._data);
+    if (now === this._drawn) return;
+    const shape = this._series.map((one) => one.label).join();
     if (!this.plot || shape !== this._shape) this._rebuild();
     else this.plot.setData(this._data);
     this._shape = shape;
+    this._drawn = this.plot ? now : "";
   }
 
   _width() {
@@ -91,9 +106,11 @@ function pattern(one) {
   return dash[0] <= 2 ? "dotted" : "dashed";
 }
 
+const time = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+
 /** @param {number} seconds */
 function clock(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString("en-GB");
+  return time.format(seconds * 1000);
 }
 
 /** Room for the bars at both ends. @param {any} _ @param {number | null} low @param {number | null} high */

@@ -32,6 +32,42 @@ function present(children) {
   return /** @type {(Node | string)[]} */ (children.filter((child) => child || child === ""));
 }
 
+/** Write a text where it is not written yet: what does not change need not be drawn. @param {Element} element @param {string} text */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** @param {Element} element @param {string} name @param {string} value */
+export function mark(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+/**
+ * Elements of one kind, made once for each name and kept as long as the names are the same.
+ * @template {{element: Element}} Part
+ */
+export class Rows {
+  /** @param {Element} parent @param {(name: string) => Part} make */
+  constructor(parent, make) {
+    this._parent = parent;
+    this._make = make;
+    this._names = "";
+    /** @type {Part[]} */
+    this._parts = [];
+  }
+
+  /** @param {string[]} names @returns {Part[]} */
+  of(names) {
+    const joined = names.join("\n");
+    if (joined !== this._names) {
+      this._names = joined;
+      this._parts = names.map(this._make);
+      fill(this._parent, ...this._parts.map((part) => part.element));
+    }
+    return this._parts;
+  }
+}
+
 /** @param {string} tag @param {Record<string, any>} [attributes] @param {...Node} children @returns {any} */
 export function svg(tag, attributes, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -45,10 +81,14 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+/** Making one takes a browser far longer than using it. @type {Intl.NumberFormat[]} */
+const formats = [];
+
 /** @param {number | null | undefined} value @param {number} [digits] */
 export function number(value, digits = 0) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  return value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
+  formats[digits] ??= new Intl.NumberFormat("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
+  return formats[digits].format(value);
 }
 
 /** Milliseconds as a person would say them. @param {number | null | undefined} ms */

@@ -2,10 +2,12 @@
 
 import * as api from "./api.js";
 import { Chart } from "./charts.js";
-import { bytesText, duration, fill, h, number, percent } from "./dom.js";
+import { Rows, bytesText, duration, h, mark, number, percent, write } from "./dom.js";
 import { originClass } from "./origins.js";
 
 const SECONDS = 180;
+const FRESH_MS = 3000;
+const COLUMNS = ["drafter", "offered", "verified", "accepted", "rate", "missed", "own time", "saved", "lost"];
 
 export class LiveView {
   /** @param {HTMLElement} root */
@@ -16,6 +18,7 @@ export class LiveView {
     /** @type {any[]} */
     this.history = [];
     this.shown = false;
+    this._heard = -Infinity;
     // Nobody looks at a hidden tab.
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this._stop();
@@ -26,6 +29,13 @@ export class LiveView {
     this.slots = h("div", { class: "slots" });
     this.drafters = h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Drafters" });
     this.cache = h("dl", { class: "facts" });
+    const rows = h("tbody");
+    this.drafters.append(h("table", { class: "numbers-table" },
+      h("thead", null, h("tr", null, ...COLUMNS.map((text) => h("th", { scope: "col", text })))), rows));
+    this._tileRows = new Rows(this.tiles, tile);
+    this._slotRows = new Rows(this.slots, slotRow);
+    this._drafterRows = new Rows(rows, drafterRow);
+    this._facts = new Rows(this.cache, fact);
     this.pace = new Chart("Tokens and steps per second", { x: "time", unit: "per second",
       hint: "Without speculation every step makes one token per answer: what lies between the lines was guessed." });
     this.ledger = new Chart("The ledger", { x: "time", unit: "ms saved",
@@ -62,13 +72,19 @@ export class LiveView {
     this.watching = null;
   }
 
+  /** Whether the server said just now that it is ready. */
+  get hears() {
+    return this.watching !== null && performance.now() - this._heard < FRESH_MS;
+  }
+
   /** @param {string} words */
   _say(words) {
-    this.note.textContent = words;
+    write(this.note, words);
   }
 
   /** @param {any} state */
   take(state) {
+    this._heard = state.state === "ready" ? performance.now() : -Infinity;
     this._say(state.state === "ready" ? "" : `the engine is ${state.state}: ${state.reason ?? ""}`);
     if (!state.totals) return;
     this.history.push(state);
@@ -96,20 +112,20 @@ export class LiveView {
       ["rewinds", number(totals.rewinds), `${duration(totals.rewinds ? totals.rewind_ms / totals.rewinds : null)} each, ${number(totals.replayed)} replayed`],
       ["engine restarts", number(state.restarts), `up for ${duration(state.uptime * 1000)}`],
     ];
-    fill(this.tiles, ...tiles.map(([name, value, more]) =>
-      h("div", { class: "tile card" }, h("p", { class: "tile-name", text: name }),
-        h("p", { class: "tile-value", text: value }), h("p", { class: "hint", text: more }))));
+    const parts = this._tileRows.of(tiles.map(([name]) => name));
+    tiles.forEach(([, value, more], at) => (write(parts[at].value, value), write(parts[at].more, more)));
   }
 
   /** @param {any} state */
   _slots(state) {
-    fill(this.slots, ...state.slots.map((/** @type {any} */ slot) => {
-      const words = slot.busy
-        ? slot.reading ? `reading ${number(slot.n_cached)} of ${number(slot.n_prompt)}` : `${number(slot.n_emitted)} tokens said`
-        : `free, remembers ${number(slot.n_cached)}`;
-      const bar = h("progress", { max: slot.n_ctx, value: slot.n_tokens, "aria-label": `Slot ${slot.id}: context used` });
-      return h("div", { class: `slot ${slot.busy ? "busy" : ""}` }, h("span", { text: `${slot.id}` }), bar, h("span", { class: "hint", text: words }));
-    }));
+    const parts = this._slotRows.of(state.slots.map((/** @type {any} */ slot) => `${slot.id}`));
+    state.slots.forEach((/** @type {any} */ slot, /** @type {number} */ at) => {
+      const { element, bar, words } = parts[at];
+      mark(element, "class", slot.busy ? "slot busy" : "slot");
+      mark(bar, "max", `${slot.n_ctx}`);
+      mark(bar, "value", `${slot.n_tokens}`);
+      write(words, slotWords(slot));
+    });
   }
 
   /** @param {any} state */
@@ -156,25 +172,56 @@ export class LiveView {
 
   /** @param {any} state */
   _drafters(state) {
-    const head = ["drafter", "offered", "verified", "accepted", "rate", "missed", "own time", "saved", "lost"];
-    const row = (/** @type {[string, any]} */ [name, one]) => h("tr", null,
-      h("th", { scope: "row" }, h("span", { class: originClass(name), text: name })),
-      ...[number(one.offered), number(one.verified), number(one.accepted), percent(one.accepted, one.verified), number(one.missed),
-        duration(one.ms), duration(one.saved_ms), duration(one.lost_ms)].map((text) => h("td", { text })));
-    fill(this.drafters, h("table", { class: "numbers-table" },
-      h("thead", null, h("tr", null, ...head.map((text) => h("th", { scope: "col", text })))),
-      h("tbody", null, ...Object.entries(state.drafters).map(row))));
+    const drafters = Object.entries(state.drafters);
+    const parts = this._drafterRows.of(drafters.map(([name]) => name));
+    drafters.forEach(([, one], at) => {
+      const texts = [number(one.offered), number(one.verified), number(one.accepted), percent(one.accepted, one.verified),
+        number(one.missed), duration(one.ms), duration(one.saved_ms), duration(one.lost_ms)];
+      texts.forEach((text, column) => write(parts[at].cells[column], text));
+    });
   }
 
   /** @param {any} state */
   _cache(state) {
     const facts = Object.entries(state.cache ?? {});
     this.tree.hidden = !facts.length;
-    fill(this.cache, ...facts.flatMap(([name, value]) => [
-      h("dt", { text: name.replace(/_bytes$/, "").replaceAll("_", " ") }),
-      h("dd", { text: name.endsWith("_bytes") ? bytesText(value) : number(value, Number.isInteger(value) ? 0 : 1) }),
-    ]));
+    const parts = this._facts.of(facts.map(([name]) => name));
+    facts.forEach(([name, value], at) =>
+      write(parts[at].value, name.endsWith("_bytes") ? bytesText(value) : number(value, Number.isInteger(value) ? 0 : 1)));
   }
+}
+
+/** @param {string} name */
+function tile(name) {
+  const value = h("p", { class: "tile-value" });
+  const more = h("p", { class: "hint" });
+  return { element: h("div", { class: "tile card" }, h("p", { class: "tile-name", text: name }), value, more), value, more };
+}
+
+/** @param {string} id */
+function slotRow(id) {
+  const bar = h("progress", { "aria-label": `Slot ${id}: context used` });
+  const words = h("span", { class: "hint" });
+  return { element: h("div", { class: "slot" }, h("span", { text: id }), bar, words), bar, words };
+}
+
+/** @param {any} slot */
+function slotWords(slot) {
+  if (!slot.busy) return `free, remembers ${number(slot.n_cached)}`;
+  return slot.reading ? `reading ${number(slot.n_cached)} of ${number(slot.n_prompt)}` : `${number(slot.n_emitted)} tokens said`;
+}
+
+/** @param {string} name */
+function drafterRow(name) {
+  const cells = COLUMNS.slice(1).map(() => h("td"));
+  const head = h("th", { scope: "row" }, h("span", { class: originClass(name), text: name }));
+  return { element: h("tr", null, head, ...cells), cells };
+}
+
+/** @param {string} name */
+function fact(name) {
+  const value = h("dd");
+  return { element: h("div", null, h("dt", { text: name.replace(/_bytes$/, "").replaceAll("_", " ") }), value), value };
 }
 
 /** @param {any} drafter */

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { ChatView } from "./chat.js";
-import { byId, fill, h, number } from "./dom.js";
+import { byId, fill, h, mark, number, write } from "./dom.js";
 import { LiveView } from "./live.js";
 import { setDrafters } from "./origins.js";
 import { RaceView } from "./race.js";
@@ -124,14 +124,22 @@ function askForKeys() {
 
 async function followHealth() {
   for (;;) {
-    const { ready, words } = await api.health();
+    // Whoever watches the server knows; and nobody looks at a hidden page.
+    const { ready, words } = app.views.live.hears ? { ready: true, words: "ready" } : await api.health();
     const status = byId("status");
-    if (status.textContent !== words) status.textContent = words;
-    status.dataset.state = ready ? "ready" : "away";
+    write(status, words);
+    mark(status, "data-state", ready ? "ready" : "away");
     if (ready && !app.ready) await app.load();
     app.ready = ready;
     await new Promise((resolve) => setTimeout(resolve, ready ? HEALTH_EVERY : 1000));
+    await shownToSomeone();
   }
+}
+
+/** @returns {Promise<void>} */
+function shownToSomeone() {
+  if (!document.hidden) return Promise.resolve();
+  return new Promise((resolve) => document.addEventListener("visibilitychange", () => resolve(), { once: true }));
 }
 
 const app = new App();
