@@ -33,13 +33,16 @@ def _row(state: int) -> NDArray[np.float32]:
     return np.array([rng.gauss(0, 1) for _ in range(N_VOCAB)], np.float32)
 
 
-def expected(tokens: Sequence[Token], recurrent: bool = True, attention: bool = True) -> NDArray[np.float32]:
+def expected(
+    tokens: Sequence[Token], recurrent: bool = True, attention: bool = True, window: int | None = None
+) -> NDArray[np.float32]:
     """The logits after these tokens, from the definition alone."""
     state = 0
     cells = 0
     for position, token in enumerate(tokens):
         state = _mix(state, token) if recurrent else 0
-        cells = (cells + _mix(position, token)) & _MASK if attention else 0
+        seen = attention and (window is None or position >= len(tokens) - window)
+        cells = (cells + _mix(position, token)) & _MASK if seen else 0
     return _row(_mix(state, cells))
 
 
@@ -72,6 +75,7 @@ class ToyBackend:
         n_outputs: int = 64,
         n_rollback: int = 0,
         unified: bool = True,
+        window: int | None = None,
     ) -> None:
         self.n_vocab = N_VOCAB
         self.n_sequences = n_sequences
@@ -83,13 +87,15 @@ class ToyBackend:
         self.n_rollback = n_rollback
         self.unified = unified
         self.can_shift = not recurrent
-        self.cells_complete = True
+        self.window = window
+        self.cells_complete = window is None
         self.n_decodes = 0
         self.fail_next = False
         self._cells: list[_Cell] = []
         self._states: dict[SeqId, _State] = {}
         self._rows: dict[int, NDArray[np.float32]] = {}
         self._device: dict[SeqId, bytes] = {}
+        self._floors: dict[SeqId, int] = {}
 
     def decode(self, spans: Sequence[Span]) -> None:
         self.n_decodes += 1
@@ -113,12 +119,20 @@ class ToyBackend:
             state.length += 1
             state.history.append((state.value, state.length))
             if (row := span.first_row + offset) in span.outputs:
-                self._rows[row] = _row(_mix(state.value, self._attend(span.seq)))
+                self._rows[row] = _row(_mix(state.value, self._attend(span.seq, state.length)))
 
-    def _attend(self, seq: SeqId) -> int:
+    def _attend(self, seq: SeqId, length: int) -> int:
         if not self.attention:
             return 0
-        return sum(_mix(cell.position, cell.token) for cell in self._cells if seq in cell.seqs) & _MASK
+        return sum(_mix(cell.position, cell.token) for cell in self._seen(seq, length)) & _MASK
+
+    def _seen(self, seq: SeqId, length: int) -> list[_Cell]:
+        """The cells that the last token of a sequence attends to."""
+        first = 0 if self.window is None else length - self.window
+        return [cell for cell in self._cells if seq in cell.seqs and cell.position >= first]
+
+    def floor(self, seq: SeqId) -> int:
+        return self._floors.get(seq, 0)
 
     def logits(self, row: int) -> NDArray[np.float32]:
         return self._rows[row]
@@ -140,6 +154,7 @@ class ToyBackend:
         self._cells = [cell for cell in self._cells if cell.seqs]
         if state and start == 0 and end is None:
             del self._states[seq]
+            self._floors.pop(seq, None)
         elif state and not self.recurrent:
             held = [cell.position for cell in self._cells if seq in cell.seqs]
             self._states[seq] = _State(0, max(held, default=-1) + 1)
@@ -168,6 +183,7 @@ class ToyBackend:
     def clone(self, source: SeqId, target: SeqId) -> None:
         assert self.length(target) == 0
         self.share_state(source, target)
+        self._floors[target] = self.floor(source)
         for cell in self._cells:
             if source in cell.seqs:
                 cell.seqs.add(target)
@@ -195,7 +211,10 @@ class ToyBackend:
         if part == "state":
             state = self._states.get(seq, _State())
             return struct.pack("<qq", state.value, state.length) + bytes(100)
-        cells = sorted((cell.position, cell.token) for cell in self._cells if seq in cell.seqs)
+        seen = {id(cell) for cell in self._seen(seq, self.length(seq))}
+        own = [cell for cell in self._cells if seq in cell.seqs]
+        # Those that a window no longer sees are useless where they come back.
+        cells = sorted((cell.position, cell.token if id(cell) in seen else -1) for cell in own)
         return struct.pack("<q", self.length(seq)) + b"".join(struct.pack("<ii", *cell) for cell in cells)
 
     def restore(self, seq: SeqId, cells: NDArray[np.uint8] | None, state: NDArray[np.uint8] | None) -> None:
@@ -206,6 +225,7 @@ class ToyBackend:
             (held,) = struct.unpack_from("<q", raw)
             length = length if self.recurrent else held
             self._cells += [_Cell(position, token, {seq}) for position, token in struct.iter_unpack("<ii", raw[8:])]
+            self._floors[seq] = 0 if self.cells_complete else held
         self._states[seq] = _State(value, length)
 
     def held(self, seq: SeqId) -> list[int] | None:

@@ -88,6 +88,11 @@ class Backend(Protocol):
         """How many tokens the memory holds for a sequence."""
         ...
 
+    def floor(self, seq: SeqId) -> int:
+        """The shortest text, but for none, that a sequence can be cut to: a restored one may lack what a sliding window
+        no longer saw."""
+        ...
+
     def remove(self, seq: SeqId, start: int, end: int | None = None) -> bool:
         """Forget positions [start, end); False when the memory cannot, and then nothing changed."""
         ...

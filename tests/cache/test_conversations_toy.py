@@ -22,27 +22,30 @@ from tests.engine.harness import Adversary, ToyPieces, make_loop
 END = 0
 
 
-def oracle_for(recurrent: bool, attention: bool) -> object:
+def oracle_for(recurrent: bool, attention: bool, window: int | None = None) -> object:
     def oracle(prompt: Sequence[Token], n: int) -> list[Token]:
         tokens = list(prompt)
         for _ in range(n):
-            tokens.append(int(toy.expected(tokens, recurrent, attention).argmax()))
+            tokens.append(int(toy.expected(tokens, recurrent, attention, window).argmax()))
         return tokens[len(prompt) :]
 
     return oracle
 
 
-def run(kind: type[Memory], seed: int, attention: bool = True, budget: int | None = None, n_rounds: int = 6) -> Tally:
+def run(
+    kind: type[Memory], seed: int, attention: bool = True, window: int | None = None, budget: int | None = None,
+    n_rounds: int = 6,
+) -> Tally:  # fmt: skip
     rng = random.Random(seed)
     recurrent = kind is not Trim
     n_slots = 1 if kind is Ring else rng.randint(1, 3)
     backend = toy.ToyBackend(
         n_slots, recurrent=recurrent, attention=attention, n_outputs=64, n_rollback=8 if kind is Ring else 0,
-        unified=rng.random() < 0.5,
+        unified=rng.random() < 0.5, window=window,
     )  # fmt: skip
     budget = rng.choice((300, 2000, 6000, 10**6)) if budget is None else budget
     cache = CacheConfig(budget, n_checkpoints=rng.choice((1, 3, 32)), gap=rng.choice((1, 4)))
-    oracle = oracle_for(recurrent, attention)
+    oracle = oracle_for(recurrent, attention, window)
     drafter = Adversary("half-right", seed, backend.n_vocab, oracle)
     loop = make_loop(backend, kind(backend), ToyPieces(END), [drafter], cache=cache)
     loop.cache.thrift = NoThrift()
@@ -73,14 +76,19 @@ def run_with_restarts(kind: type[Memory], seed: int, folder: Path) -> None:
         loop.cache.close()
 
 
-CASES = [(kind, attention) for kind in KINDS.values() for attention in (True, False) if attention or kind is not Trim]
+CASES = [
+    *((kind, True, window) for kind in KINDS.values() for window in (None, 10)),
+    *((kind, False, None) for kind in KINDS.values() if kind is not Trim),
+]
 
 
-@pytest.mark.parametrize(("kind", "attention"), CASES)
+@pytest.mark.parametrize(("kind", "attention", "window"), CASES)
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_answers_are_those_of_a_model_that_keeps_nothing(kind: type[Memory], attention: bool, seed: int) -> None:
-    run(kind, seed, attention)
+def test_answers_are_those_of_a_model_that_keeps_nothing(
+    kind: type[Memory], attention: bool, window: int | None, seed: int
+) -> None:
+    run(kind, seed, attention, window)
 
 
 @pytest.mark.parametrize("kind", [Trim, Checkpoint])

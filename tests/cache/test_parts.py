@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foretoken.cache.anchors import anchors, message_ends
 from foretoken.cache.thrift import Thrift
-from foretoken.cache.tier import Tier
+from foretoken.cache.tier import Newcomer, Tier
 from foretoken.cache.tree import Entry, Node, Tree
 from foretoken.config import CacheConfig
 from foretoken.memory import Checkpoint, Memory, Trim
@@ -80,13 +80,13 @@ def test_what_is_cheap_per_byte_goes_first_and_what_is_used_stays() -> None:
     cheap, dear = worth
     for entry in worth:
         tier.add(entry, entry.n_bytes)
-    assert tier.victims(10, 5, worth.__getitem__) == []
-    assert tier.victims(20, 1000, worth.__getitem__) == [cheap]
+    assert tier.victims(Newcomer(10, 5), worth.__getitem__) == []
+    assert tier.victims(Newcomer(20, 1000), worth.__getitem__) == [cheap]
     tier.drop(cheap)
-    assert tier.victims(101, 1e9, worth.__getitem__) is None, "it would never fit"
-    assert tier.victims(80, 1, worth.__getitem__) is None, "not worth what would have to go"
+    assert tier.victims(Newcomer(101, 1e9), worth.__getitem__) is None, "it would never fit"
+    assert tier.victims(Newcomer(80, 1), worth.__getitem__) is None, "not worth what would have to go"
     dear.n_users = 1
-    assert tier.victims(80, 1e9, worth.__getitem__) is None, "somebody is using it"
+    assert tier.victims(Newcomer(80, 1e9), worth.__getitem__) is None, "somebody is using it"
     assert tier.n_bytes == 40
 
 

@@ -62,6 +62,8 @@ ATTENTION: dict[str, Value] = {
     "rope.dimension_count": blocks.HEAD_DIM,
     "rope.freq_base": 10000.0,
 }
+# Every other layer sees the latest tokens only.
+WINDOWED = ATTENTION | {"attention.sliding_window": 16, "attention.sliding_window_pattern": 2}
 # A layer without key and value heads is a recurrent one.
 MIXED = ATTENTION | {"attention.head_count_kv": [0, blocks.N_HEAD_KV] * (N_LAYER // 2)}
 DELTA_NET: dict[str, Value] = ATTENTION | {
@@ -114,6 +116,15 @@ def attention_layer(i: int, qk_norm: bool) -> list[Tensor]:
     return with_feed_forward(i, blocks.attention(f"blk.{i}", qk_norm=qk_norm))
 
 
+def windowed_layer(i: int) -> list[Tensor]:
+    """Lists layer i of Gemma 3, which norms what a block adds; that is made as loud as its scaled embeddings."""
+    loud = blocks.N_EMBD**0.5
+    post = [
+        norm(f"blk.{i}.{name}.weight", blocks.N_EMBD, weight=loud) for name in ("post_attention_norm", "post_ffw_norm")
+    ]
+    return [*attention_layer(i, qk_norm=True), *post]
+
+
 def mamba_layer(i: int, mixer: Callable[[str], list[Tensor]]) -> list[Tensor]:
     """Lists layer i of a pure Mamba model, which has no feed-forward."""
     return [norm(f"blk.{i}.attn_norm.weight", blocks.N_EMBD), *mixer(f"blk.{i}")]
@@ -157,4 +168,5 @@ CATALOGUE: dict[str, Architecture] = {
     "granitehybrid": Architecture("granitehybrid", "hybrid", lambda i: mixed_layer(i, blocks.mamba2), MIXED | MAMBA2),
     "llama": Architecture("llama", "attention", lambda i: attention_layer(i, qk_norm=False), ATTENTION),
     "qwen3": Architecture("qwen3", "attention", lambda i: attention_layer(i, qk_norm=True), ATTENTION),
+    "gemma3": Architecture("gemma3", "attention", windowed_layer, WINDOWED),
 }

@@ -149,6 +149,7 @@ class Archive:
                 job()
             except Exception:
                 log.exception("a file of a kept state could not be handled")
+            del job  # It holds what it wrote, which may have been evicted since.
 
 
 def _age(path: Path) -> float:

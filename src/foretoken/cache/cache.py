@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from foretoken.cache.find import Finder, Reuse
 from foretoken.cache.forest import Forest, owner_key
 from foretoken.cache.telling import Telling
 from foretoken.cache.thrift import Thrift
-from foretoken.cache.tier import Tier
+from foretoken.cache.tier import Newcomer, Tier
 from foretoken.cache.tree import Bytes, Entry, Match, Node, Tokens
+from foretoken.cache.visits import Visits
 from foretoken.cache.worth import Worth
 from foretoken.config import CacheConfig
 from foretoken.errors import DecodeError
@@ -36,6 +37,16 @@ _UNLIKELY = 0.1
 """The odds of a state inside a prompt, which only an edit wants, until it was used."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What a slot is busy with."""
+
+    start: int = 0
+    """Tokens that were found when it began."""
+    since: int | None = None
+    """The text's visit before, if nothing was left of it."""
+
+
 class StateCache:
     """One tree per owner, all of them under one budget per tier; used by the engine's thread alone."""
 
@@ -50,6 +61,8 @@ class StateCache:
         self._finder = Finder(self.backend)
         self._worth = Worth(self.backend)
         self._forest = Forest()
+        self._visits = Visits()
+        self._turns: dict[SeqId, _Turn] = {}
         self._n_state_bytes = 0
         """Of one state, once one was seen."""
         self._telling = Telling()
@@ -121,12 +134,24 @@ class StateCache:
 
     def _reserve(self, entry: Entry) -> bool:
         """Take the place on the host that an entry will need."""
-        if not self._make_room(entry.n_bytes, math.inf):
+        if not self._make_room(Newcomer(entry.n_bytes)):
             return False
         self.host.add(entry, entry.n_bytes)
         return True
 
     # Using
+
+    def visit(self, seq: SeqId, owner: str, text: Sequence[Token], n_found: int) -> None:
+        """A slot begins with a text, and this much of it was found."""
+        if not self.on:
+            return
+        before = self._visits.enter(owner_key(owner), np.asarray(text, np.int32))
+        for tier in [self.host] + ([self.disk.tier] if self.disk else []):
+            tier.visit = self._visits.number
+        # A text that comes back and is gone: more take turns than there is room for. Whoever was used since its last
+        # visit will be back as soon as this one, and to push it out would serve neither of them.
+        gone = before is not None and before.n_tokens - n_found > self.config.gap
+        self._turns[seq] = _Turn(n_found, before.number if before and gone else None)
 
     def apply(self, seq: SeqId, reuse: Reuse) -> int:
         """Bring a sequence to the position that was found; returns where it stands now."""
@@ -155,7 +180,8 @@ class StateCache:
 
     def pin(self, seq: SeqId, owner: str, text: Sequence[Token]) -> None:
         """A slot's own memory now holds this prefix, and nothing that it held before beyond it."""
-        node = self._node(owner_key(owner), np.asarray(text, np.int32)) if self.on and text else None
+        since = self._turn(seq).since
+        node = self._node(owner_key(owner), np.asarray(text, np.int32), since) if self.on and text else None
         if node is not None:
             self._forest.pin(seq, node)
         else:
@@ -184,7 +210,7 @@ class StateCache:
         if not self.on or not self.backend.recurrent:
             return
         key = owner_key(owner)
-        node = self._node(key, np.asarray(text, np.int32))
+        node = self._node(key, np.asarray(text, np.int32), self._turn(seq).since)
         if node is None:
             return
         self._forest.pin(seq, node)
@@ -211,7 +237,7 @@ class StateCache:
         n_bytes = sum(self.backend.export_size(seq, part) for part in self._parts)
         if gain < self.config.gap or not self.thrift.pays(gain, n_bytes, _PAYS):
             return True
-        node = self._node(key, tokens)
+        node = self._node(key, tokens, self._turn(seq).since)
         if node is not None:
             self._forest.pin(seq, node)
             for part in self._parts:
@@ -221,7 +247,8 @@ class StateCache:
 
     @property
     def _parts(self) -> list[Part]:
-        parts: list[tuple[Part, bool]] = [("cells", self.backend.attention), ("state", self.backend.recurrent)]
+        # The state first: cells that their slot still holds would be the first to go for it.
+        parts: list[tuple[Part, bool]] = [("state", self.backend.recurrent), ("cells", self.backend.attention)]
         return [part for part, there in parts if there]
 
     def copy_out(self, seq: SeqId, text: Sequence[Token]) -> tuple[Tokens, dict[Part, Bytes]]:
@@ -230,23 +257,36 @@ class StateCache:
 
     def _export(self, seq: SeqId, key: str, node: Node, part: Part, odds: float) -> bool:
         """Copy a part of a sequence to the host, if it may have the room; from there it goes to disk."""
-        if part == "cells":
-            self._drop_shorter_cells(node, self.disk is None)
-        worth = odds * (node.position - self._worth.restorable_above(node))
-        if not self._make_room(self.backend.export_size(seq, part), worth):
+        turn = self._turn(seq)
+        worth = self._worth.of_new(node, part, odds)
+        shorter = self._shorter_cells(node) if part == "cells" else []
+        if not self._make_room(Newcomer(self.backend.export_size(seq, part), worth, turn.since, shorter)):
             return False
+        self._replace(shorter, self.disk is None)
         started = time.perf_counter()
         data = self.backend.export(seq, part)
+        self.thrift.copied(data.nbytes, (time.perf_counter() - started) * 1e3)
         if part == "state":
             self._n_state_bytes = data.nbytes
-        self.thrift.copied(data.nbytes, (time.perf_counter() - started) * 1e3)
+            if odds == 1.0:
+                self._supersede(node, turn.start)
         entry = self._attach(node, Entry(node, part, data.nbytes, data, odds=odds))
         self.host.add(entry, data.nbytes)
-        if self.disk is not None and (victims := self.disk.victims(entry)) is not None:
+        if self.disk is not None and (victims := self.disk.victims(entry, turn.since)) is not None:
             for other in victims:
                 self._leave_disk(other)
             self.disk.write(entry, key)
         return True
+
+    def _supersede(self, node: Node, start: int) -> None:
+        """What lies before the latest turn only an edit goes back to, unless others begin with it too."""
+        for above in node.path:
+            state = above.parts.get("state")
+            if state is not None and above.position <= start and len(above.children) == 1:
+                state.odds = _UNLIKELY
+
+    def _turn(self, seq: SeqId) -> _Turn:
+        return self._turns.get(seq, _Turn())
 
     def _attach(self, node: Node, entry: Entry) -> Entry:
         node.parts[entry.part] = entry
@@ -254,14 +294,16 @@ class StateCache:
             node.count_source(1)
         return entry
 
-    def _drop_shorter_cells(self, node: Node, for_good: bool) -> None:
+    def _shorter_cells(self, node: Node) -> list[Entry]:
         """Cells of a longer text hold those of its beginnings."""
         if not self.backend.cells_complete:
-            return
-        for above in list(node.path)[1:]:
-            cells = above.parts.get("cells")
-            if cells is not None and not cells.n_users:
-                self._drop(cells) if for_good else self._leave_host(cells)
+            return []
+        kept = [above.parts.get("cells") for above in list(node.path)[1:]]
+        return [cells for cells in kept if cells is not None and not cells.n_users]
+
+    def _replace(self, shorter: Sequence[Entry], for_good: bool) -> None:
+        for cells in shorter:
+            self._drop(cells) if for_good else self._leave_host(cells)
 
     # Disk
 
@@ -278,19 +320,19 @@ class StateCache:
                     self._drop(entry)
             elif entry.part == "cells":
                 # Only now: had the machine stopped before, the shorter ones would have been all there was.
-                self._drop_shorter_cells(entry.node, for_good=True)
+                self._replace(self._shorter_cells(entry.node), for_good=True)
 
     def _remember(self, archive: Archive) -> None:
         """Put what is on disk from before into the tree."""
         assert self.disk is not None
         for found in archive.scan():
-            node = self._node(found.owner, found.tokens)
+            node = self._node(found.owner, found.tokens, None)
             if node is None or found.part in node.parts:
                 archive.remove(found.path)
                 continue
             entry = self._attach(node, Entry(node, found.part, found.n_bytes, None, found.path))
             self.disk.tier.add(entry, found.n_file_bytes)
-        for entry in self.disk.tier.victims(0, math.inf, self._worth.on_disk) or ():
+        for entry in self.disk.tier.victims(Newcomer(0), self._worth.on_disk) or ():
             self._leave_disk(entry)
 
     def flush(self, seconds: float) -> None:
@@ -304,8 +346,8 @@ class StateCache:
 
     # Forgetting
 
-    def _make_room(self, n_bytes: int, worth: float) -> bool:
-        victims = self.host.victims(n_bytes, worth, self._worth.on_host, self._forest.n_token_bytes)
+    def _make_room(self, newcomer: Newcomer) -> bool:
+        victims = self.host.victims(newcomer, self._worth.on_host, self._forest.n_token_bytes)
         for entry in victims or ():
             self._leave_host(entry)
         return victims is not None
@@ -336,9 +378,9 @@ class StateCache:
             node.count_source(-1)
         self._forest.prune(node)
 
-    def _node(self, key: str, text: Tokens) -> Node | None:
+    def _node(self, key: str, text: Tokens, since: int | None) -> Node | None:
         """The node of a prefix, made if there is room for its tokens."""
         n_new = len(text) - self._forest.match(key, text).depth
-        if n_new and not self._make_room(n_new * text.itemsize, math.inf):
+        if n_new and not self._make_room(Newcomer(n_new * text.itemsize, since=since)):
             return None
         return self._forest.insert(key, text)

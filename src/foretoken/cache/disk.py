@@ -10,7 +10,7 @@ import numpy as np
 
 from foretoken.cache import files
 from foretoken.cache.archive import Archive, Done
-from foretoken.cache.tier import Tier
+from foretoken.cache.tier import Newcomer, Tier
 from foretoken.cache.tree import Entry
 from foretoken.cache.worth import Worth
 
@@ -40,7 +40,7 @@ class Disk:
         """Everything in the folder, what is of no use here included."""
         return self.tier.n_bytes + self.archive.n_foreign_bytes
 
-    def victims(self, entry: Entry) -> list[Entry] | None:
+    def victims(self, entry: Entry, since: int | None) -> list[Entry] | None:
         """Whose files must go so that an entry can be written; files of no use go first."""
         size = files.file_size(entry.node.position, entry.n_bytes)
         if size > self.tier.budget:
@@ -48,7 +48,8 @@ class Disk:
         foreign = self.archive.foreign
         while foreign and self.n_bytes + size > self.tier.budget:
             self.archive.remove(foreign.popleft()[0])
-        return self.tier.victims(size, self._worth.on_disk(entry), self._worth.on_disk, self.archive.n_foreign_bytes)
+        newcomer = Newcomer(size, self._worth.on_disk(entry), since)
+        return self.tier.victims(newcomer, self._worth.on_disk, self.archive.n_foreign_bytes)
 
     def write(self, entry: Entry, owner: str) -> None:
         tokens = entry.node.tokens

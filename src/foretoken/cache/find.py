@@ -79,7 +79,7 @@ class Finder:
         kept: list[Entry] = []
         for below in node.sources():
             for slot in below.slots:
-                if slot != without and self._backend.length(slot) >= position:
+                if slot != without and self._backend.length(slot) >= position >= self._backend.floor(slot):
                     return Reuse(position, state, slot=slot)
             cells = _usable(below.parts.get("cells"), on_disk)
             if cells and (self._backend.cells_complete or below.position == position):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from foretoken.cache.tree import Entry
 
@@ -12,6 +14,18 @@ WorthOf = Callable[[Entry], float]
 _MANY = 256
 _SLACK = 1 / 16
 """Of the budget, freed beyond what is needed when there are many entries: one look at all of them serves longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """Something that wants room."""
+
+    n_bytes: int
+    worth: float = math.inf
+    since: int | None = None
+    """Whoever was used from this visit on stays; None spares nobody."""
+    replaces: Collection[Entry] = ()
+    """Who goes anyway once there is room."""
 
 
 class Tier:
@@ -25,8 +39,11 @@ class Tier:
         self.budget = budget
         self.n_bytes = 0
         self.n_evicted = 0
+        self.visit = 0
+        """The number of the latest visit."""
         self._sizes: dict[Entry, int] = {}
-        self._used: dict[Entry, float] = {}
+        self._used: dict[Entry, tuple[float, int]] = {}
+        """The clock and the visit at the last use."""
         self._clock = 0.0
 
     def __contains__(self, entry: Entry) -> bool:
@@ -37,31 +54,30 @@ class Tier:
 
     def add(self, entry: Entry, n_bytes: int) -> None:
         self._sizes[entry] = n_bytes
-        self._used[entry] = self._clock
+        self._used[entry] = self._clock, self.visit
         self.n_bytes += n_bytes
 
     def touch(self, entry: Entry) -> None:
         if entry in self._used:
-            self._used[entry] = self._clock
+            self._used[entry] = self._clock, self.visit
 
     def drop(self, entry: Entry) -> None:
         self.n_bytes -= self._sizes.pop(entry, 0)
         self._used.pop(entry, None)
 
-    def victims(self, n_bytes: int, worth: float, worth_of: WorthOf, extra: int = 0) -> list[Entry] | None:
-        """Who must go so that `n_bytes` fit; None when they cannot fit, or are worth less than who would have to go.
+    def victims(self, newcomer: Newcomer, worth_of: WorthOf, extra: int = 0) -> list[Entry] | None:
+        """Who must go so that a newcomer fits; None when it cannot, or is worth less than who would have to go.
 
         `extra` bytes are held besides the entries.
         """
-        missing = self.n_bytes + extra + n_bytes - self.budget
+        replaced = sum(self._sizes.get(entry, 0) for entry in newcomer.replaces)
+        missing = self.n_bytes + extra + newcomer.n_bytes - replaced - self.budget
         if missing <= 0:
             return []
-        limit = self._clock + worth / max(1, n_bytes)
-        ranked = sorted(
-            ((self._rank(entry, worth_of), entry) for entry in self._sizes if not entry.n_users),
-            key=lambda pair: pair[0],
-        )
-        candidates = [(rank, entry) for rank, entry in ranked if rank <= limit]
+        limit = self._clock + newcomer.worth / max(1, newcomer.n_bytes)
+        free = [entry for entry in self._sizes if not entry.n_users and entry not in newcomer.replaces]
+        ranked = sorted((self._standing(entry, worth_of, newcomer.since) for entry in free), key=lambda one: one[0])
+        candidates = [(rank, entry) for rank, spared, entry in ranked if rank <= limit and not spared]
         wanted = missing + (int(self.budget * _SLACK) if len(ranked) > _MANY else 0)
         gone: list[Entry] = []
         freed = 0
@@ -77,5 +93,9 @@ class Tier:
         self.n_evicted += len(gone)
         return gone
 
-    def _rank(self, entry: Entry, worth_of: WorthOf) -> float:
-        return self._used[entry] + worth_of(entry) / self._sizes[entry]
+    def _standing(self, entry: Entry, worth_of: WorthOf, since: int | None) -> tuple[float, bool, Entry]:
+        """An entry's rank, and whether it is spared: what nobody could use never is."""
+        clock, visit = self._used[entry]
+        worth = worth_of(entry)
+        spared = since is not None and visit >= since and worth > 0
+        return clock + worth / self._sizes[entry], spared, entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretoken.backend import Backend
+from foretoken.backend import Backend, Part
 from foretoken.cache.tree import Entry, Node
 
 _ON_DISK_TOO = 0.1
@@ -24,6 +24,12 @@ class Worth:
             useful = node.n_sources > 0 or not self._backend.attention
             return entry.odds * (node.position - self.restorable_above(node)) if useful else 0.0
         return float(self._deepest(node, 0) - self._deepest(node, 1))
+
+    def of_new(self, node: Node, part: Part, odds: float) -> float:
+        """What a copy of what a slot holds here will be worth once the slot is gone."""
+        if part == "state":
+            return odds * (node.position - self.restorable_above(node))
+        return float(node.position - self._deepest(node, 1))
 
     def restorable_above(self, node: Node) -> int:
         """The nearest position before a node that could be restored."""

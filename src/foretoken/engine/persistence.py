@@ -11,6 +11,9 @@ from foretoken.config import CacheConfig
 from foretoken.engine.assembly import Assembly
 from foretoken.llama import library
 
+_FORMAT = 2
+"""Of what is written of a sequence."""
+
 
 def open_archive(config: CacheConfig, assembly: Assembly) -> Archive | None:
     """The folder for this model's states, if something is to be written at all."""
@@ -24,7 +27,7 @@ def identity(assembly: Assembly) -> str:
     context = assembly.context.config
     # The library writes how many separate pools of cells there are, and takes back nothing else.
     n_pools = 1 if context.unified else context.n_sequences + context.n_shadows
-    settings = (context.kv_type_k, context.kv_type_v, context.flash_attention, n_pools)
+    settings = (context.kv_type_k, context.kv_type_v, context.flash_attention, n_pools, _FORMAT)
     return fingerprint(assembly.model.path, library.version(), *settings)
 
 

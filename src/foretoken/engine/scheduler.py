@@ -101,13 +101,16 @@ class Scheduler:
             return Reuse(shared, slot=slot.id)
         own = Reuse(self.memory.reach(slot.id, shared), slot=slot.id)
         kept = self.cache.state_within(match, shared)
-        return own if own.position >= kept.position else replace(kept, slot=slot.id)
+        best = own if own.position >= kept.position else replace(kept, slot=slot.id)
+        return best if best.position >= self.memory.backend.floor(slot.id) else Reuse(0)
 
     def _prepare(self, slot: Slot, session: Session, reuse: Reuse) -> None:
         self._clock += 1
         slot.last_used = self._clock
         with reuse.in_use():
             self._let_go(slot, reuse)
+            if session.may_reuse:
+                self.cache.visit(slot.id, session.request.owner, session.prompt, reuse.position)
             if reuse.entries or reuse.slot not in (None, slot.id):
                 n_cached = self.cache.apply(slot.id, reuse)
             else:
@@ -130,6 +133,7 @@ class Scheduler:
         stays = reuse.position if reuse.slot == slot.id else 0
         if slot.keeps and sequence.n_cached - stays >= self.cache.config.gap:
             self.cache.keep_all(slot.id, slot.owner, sequence.held, others_wait=len(self.active) > 0)
+        self.cache.unpin(slot.id)
 
     def finished(self, slot: Slot) -> None:
         """A slot is free; what it holds can serve others."""

@@ -77,6 +77,8 @@ class Context:
         self.recurrent = model.recurrent
         self.attention = model.attention
         self._batch = Batch(self.n_batch, config.n_sequences + config.n_shadows)
+        self._floors: dict[SeqId, int] = {}
+        self._no_state = self._export(0, "state")[_HEADER:] if self.recurrent and self.attention else None
 
     @property
     def pointer(self) -> object:
@@ -116,7 +118,12 @@ class Context:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, seq)) + 1
 
     def remove(self, seq: SeqId, start: int, end: int | None = None) -> bool:
+        if start == 0 and end is None:
+            self._floors.pop(seq, None)
         return bool(llama_cpp.llama_memory_seq_rm(self._memory, seq, start, -1 if end is None else end))
+
+    def floor(self, seq: SeqId) -> int:
+        return self._floors.get(seq, 0)
 
     def shift(self, seq: SeqId, start: int, by: int) -> None:
         llama_cpp.llama_memory_seq_add(self._memory, seq, start, -1, by)
@@ -127,6 +134,8 @@ class Context:
 
     def clone(self, source: SeqId, target: SeqId) -> None:
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+        if (floor := self.floor(source)) > 0:
+            self._floors[target] = floor
 
     def save(self, seq: SeqId, place: Place) -> Snapshot:
         flags = _FLAGS[place]
@@ -151,23 +160,31 @@ class Context:
         return int(llama_cpp.llama_state_seq_get_size_ext(self.pointer, seq, _PARTS[part]))
 
     def export(self, seq: SeqId, part: Part) -> NDArray[np.uint8]:
+        data = self._export(seq, part)
+        if part == "cells" and self._no_state is not None:
+            # The state comes last, as it does alone, and is kept alone: it is needed at more positions than the cells.
+            # One of no tokens takes its place: the library wants one.
+            end = len(data) - (self.export_size(seq, "state") - _HEADER)
+            data.resize(end + len(self._no_state), refcheck=False)
+            data[end:] = self._no_state
+        return data
+
+    def _export(self, seq: SeqId, part: Part) -> NDArray[np.uint8]:
         size = self.export_size(seq, part)
         data = np.empty(size, np.uint8)
         if llama_cpp.llama_state_seq_get_data_ext(self.pointer, _bytes(data), size, seq, _PARTS[part]) != size:
             raise DecodeError(f"libllama could not copy sequence {seq} to the host")
-        if part == "cells" and self.recurrent:
-            # The state comes last, as it does alone, and is kept alone: it is needed at more positions than the cells.
-            data.resize(size - (self.export_size(seq, "state") - _HEADER), refcheck=False)
         return data
 
     def restore(self, seq: SeqId, cells: NDArray[np.uint8] | None, state: NDArray[np.uint8] | None) -> None:
-        part: Part = "state" if cells is None else "cells"
-        pieces = [cells] if cells is not None else []
-        if state is not None:
-            pieces.append(state[_HEADER:] if pieces else state)
-        data = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        if llama_cpp.llama_state_seq_set_data_ext(self.pointer, _bytes(data), len(data), seq, _PARTS[part]) == 0:
-            raise DecodeError(f"libllama could not restore sequence {seq}")
+        parts: list[tuple[Part, NDArray[np.uint8] | None]] = [("cells", cells), ("state", state)]
+        for part, data in parts:
+            if data is None:
+                continue
+            if llama_cpp.llama_state_seq_set_data_ext(self.pointer, _bytes(data), len(data), seq, _PARTS[part]) == 0:
+                raise DecodeError(f"libllama could not restore sequence {seq}")
+        if cells is not None and not self.cells_complete:
+            self._floors[seq] = self.length(seq)
 
     def held(self, seq: SeqId) -> list[int] | None:
         if not self.model.attention:
