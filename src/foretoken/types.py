@@ -44,6 +44,8 @@ class SamplingParams:
     mirostat: int = 0
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
+    infill: bool = False
+    """Only likely tokens, and an early end where no token is: for filling in, as editors ask for it."""
     seed: int | None = None
     logit_bias: Mapping[Token, float] = field(default_factory=dict)
     banned: tuple[Token, ...] = ()

@@ -1,4 +1,4 @@
-"""Random JSON schemas whose answers end: every text, list and number in them is bounded."""
+"""JSON schemas, random ones too, whose answers end: every text, list and number in them is bounded."""
 
 from __future__ import annotations
 
@@ -20,6 +20,23 @@ WORDS = (
 )
 PATTERNS = ("^[a-c]{1,4}$", r"^\d{2}-\d{2}$", "^(yes|no)$", "^x?y{1,3}z$", r"^[^\"\\a-z]{0,2}$")
 FORMATS = ("uuid", "ipv4")
+LONG_KEYS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "identifier_of_the_customer_in_our_records": {"type": "integer", "minimum": 0, "maximum": 999},
+        "preferred_language_of_correspondence": {"enum": ["English", "German", "Portuguese"]},
+        "date_of_the_latest_order_that_was_paid": {"type": "string", "pattern": "^20[0-9]{2}-(01|12)$"},
+        "has_agreed_to_the_terms_and_conditions": {"type": "boolean"},
+    },
+    "required": [
+        "identifier_of_the_customer_in_our_records",
+        "preferred_language_of_correspondence",
+        "date_of_the_latest_order_that_was_paid",
+        "has_agreed_to_the_terms_and_conditions",
+    ],
+    "additionalProperties": False,
+}
+"""Most of an answer to this one is forced."""
 
 
 def random_schema(random: Random, depth: int = 3) -> dict[str, Any]:

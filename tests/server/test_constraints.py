@@ -16,7 +16,9 @@ import openai
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
+from foretoken.models import path_of
 from foretoken.server.settings import ServerSettings
+from tests.grammar.schemas import LONG_KEYS
 from tests.server.running import TIMEOUT, RunningServer, running
 
 MESSAGES: Any = [{"role": "user", "content": "Which river, and how long is it?"}]
@@ -47,6 +49,18 @@ def test_a_schema_is_kept_to_with_and_without_speculation(client: openai.OpenAI,
         answers.append(answer.choices[0].message.content)
     jsonschema.validate(json.loads(answers[0]), SCHEMA)
     assert answers[0] == answers[1]
+
+
+def test_what_a_schema_forces_takes_no_steps_of_its_own() -> None:
+    """As the server comes: nobody asks for a drafter or a plan."""
+    body = {"messages": MESSAGES, "json_schema": LONG_KEYS, "max_tokens": 300, "temperature": 0}
+    with running(path_of("mini")) as server, httpx.Client(base_url=server.url, timeout=TIMEOUT) as http:
+        speculated = http.post("/v1/chat/completions", json=body).json()
+        plain = http.post("/v1/chat/completions", json={**body, "speculative": {"type": "none"}}).json()
+    assert speculated["choices"][0]["message"] == plain["choices"][0]["message"]
+    told = speculated["usage"]["speculation"]
+    assert told["steps"] * 2 <= plain["usage"]["speculation"]["steps"]
+    assert told["drafters"]["grammar"]["accepted"] > 0
 
 
 def test_a_streamed_answer_keeps_to_it_too(client: openai.OpenAI) -> None:

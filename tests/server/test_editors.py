@@ -37,7 +37,9 @@ def test_a_recorded_exchange(server: RunningServer, number: int) -> None:
 
 @pytest.mark.parametrize("number", [number for number, one in enumerate(RECORDED) if one["request"]["n_predict"]])
 def test_the_text_does_not_depend_on_speculation(http: httpx.Client, number: int) -> None:
+    # Without the editor's samplers: where nothing is likely, as in a random model, they end the answer at once.
     asked = {**RECORDED[number]["request"], "temperature": 0, "t_max_predict_ms": 0, "response_fields": []}
+    del asked["samplers"]
     answers = [http.post("/infill", json={**asked, "speculative.type": kind}).json() for kind in ("none", "auto")]
     assert answers[0]["content"] == answers[1]["content"]
     prompt = answers[0]["prompt"]
@@ -48,11 +50,20 @@ def test_the_text_does_not_depend_on_speculation(http: httpx.Client, number: int
 def test_a_suggestion_ends_where_the_indentation_does(http: httpx.Client) -> None:
     asked = next(one["request"] for one in RECORDED if one["request"].get("n_indent"))
     body = {**asked, "temperature": 0, "n_predict": 48, "response_fields": ["content"], "t_max_predict_ms": 0}
+    del body["samplers"]
     whole = http.post("/infill", json={**body, "n_indent": 0}).json()["content"]
     cut = http.post("/infill", json=body).json()["content"]
     assert whole.startswith(cut)
     later = [line for line in cut.split("\n")[1:] if line.strip()]
     assert all(len(line) - len(line.lstrip()) >= asked["n_indent"] for line in later)
+
+
+def test_what_must_not_end_early_does_not(http: httpx.Client) -> None:
+    """The editors' sampler ends an answer where nothing is likely; a form, or `ignore_eos`, has the last word."""
+    body = {"input_prefix": "a", "samplers": ["infill"], "n_predict": 12, "logit_bias": [["<|endoftext|>", 90]]}
+    assert http.post("/infill", json=body).json()["content"] == ""
+    assert http.post("/infill", json={**body, "ignore_eos": True}).json()["tokens_predicted"] == 12
+    assert len(http.post("/infill", json={**body, "regex": "[ab]{5}"}).json()["content"]) == 5
 
 
 ASKED_BY_VSCODE = [

@@ -20,7 +20,7 @@ from foretoken.server.cuts import Cut, _Cutter
 from foretoken.server.fields import GenerationFields
 from foretoken.server.reasoning import ReasoningParser
 from foretoken.server.record import Record
-from foretoken.server.sampling import _drafters, _switched_off
+from foretoken.server.sampling import _drafters, _selected
 from foretoken.server.service import Service
 from foretoken.server.settings import ServerSettings
 from foretoken.types import Chunk, DrafterUsage, Finish, Request, SamplingParams, SpeculationParams, TokenInfo, Usage
@@ -161,17 +161,18 @@ def test_cut_after_time_and_a_line() -> None:
 
 
 def test_samplers_left_out_are_off() -> None:
-    off = _switched_off(["top_k", "top_p", "infill"], SamplingParams())
+    off = _selected(["top_k", "top_p", "infill"], SamplingParams())
     assert off["min_p"] == 0
     assert off["temperature"] == 1
     assert "top_k" not in off
-    assert "temperature" not in _switched_off([], SamplingParams(temperature=0))
+    assert off["infill"]
+    assert "temperature" not in _selected([], SamplingParams(temperature=0))
     with pytest.raises(InvalidRequest, match="order"):
-        _switched_off(["top_p", "top_k"], SamplingParams())
-    assert _switched_off("kpi", SamplingParams()) == off
-    assert set(_switched_off("edkypmxt", SamplingParams())) == {"top_n_sigma"}
+        _selected(["top_p", "top_k"], SamplingParams())
+    assert _selected("kpi", SamplingParams()) == off
+    assert _selected("edkypmxt", SamplingParams()) == {"top_n_sigma": -1.0, "infill": False}
     with pytest.raises(InvalidRequest, match="'z' is not a sampler"):
-        _switched_off("kz", SamplingParams())
+        _selected("kz", SamplingParams())
 
 
 def test_drafters_by_name() -> None:

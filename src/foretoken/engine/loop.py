@@ -128,6 +128,9 @@ class Loop:
         params = session.request.sampling
         if session.request.ignore_eos:
             params = replace(params, banned=(*params.banned, *sorted(self.pieces.end_tokens)))
+        if session.request.ignore_eos or session.grammar is not None:
+            # It may end an answer wherever it likes.
+            params = replace(params, infill=False)
         if params.seed is not None:
             params = replace(params, seed=params.seed + session.choice)
         session.sampler = within(session.grammar, self.backend.sampler(params, session.prompt))

@@ -22,7 +22,7 @@ class GreedySampler:
     @staticmethod
     def serves(params: SamplingParams) -> bool:
         """Whether nothing but biases comes before the choice."""
-        return params.greedy and not params.dry_multiplier and not params.penalises
+        return params.greedy and not (params.dry_multiplier or params.penalises or params.infill)
 
     def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
         logits = self._logits(row)

@@ -15,6 +15,7 @@ from foretoken.types import SamplingParams, Token
 
 _MIN_KEEP = 0
 _MIROSTAT_M = 100
+_INFILL_CANDIDATES = 128
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
@@ -86,14 +87,18 @@ def _links(params: SamplingParams, vocabulary: Vocabulary, n_ctx: int) -> Iterat
         )
     if params.dry_multiplier:
         yield _dry(params, vocabulary, n_ctx)
-    yield from [llama_cpp.llama_sampler_init_greedy()] if params.greedy else _random_links(params, n_vocab)
+    if params.greedy:
+        yield from _infill(params, vocabulary)
+        yield llama_cpp.llama_sampler_init_greedy()
+    else:
+        yield from _random_links(params, vocabulary)
 
 
-def _random_links(params: SamplingParams, n_vocab: int) -> Iterator[object]:
+def _random_links(params: SamplingParams, vocabulary: Vocabulary) -> Iterator[object]:
     seed = secrets.randbits(32) if params.seed is None else params.seed & 0xFFFFFFFF
     if params.mirostat:
         yield llama_cpp.llama_sampler_init_temp(params.temperature)
-        yield _mirostat(params, n_vocab, seed)
+        yield _mirostat(params, vocabulary.n_tokens, seed)
         return
     if params.top_n_sigma > 0:
         yield llama_cpp.llama_sampler_init_top_n_sigma(params.top_n_sigma)
@@ -108,7 +113,16 @@ def _random_links(params: SamplingParams, n_vocab: int) -> Iterator[object]:
     if params.xtc_probability > 0:
         yield llama_cpp.llama_sampler_init_xtc(params.xtc_probability, params.xtc_threshold, _MIN_KEEP, seed)
     yield llama_cpp.llama_sampler_init_temp_ext(params.temperature, params.dynatemp_range, params.dynatemp_exponent)
+    yield from _infill(params, vocabulary)
     yield llama_cpp.llama_sampler_init_dist(seed)
+
+
+def _infill(params: SamplingParams, vocabulary: Vocabulary) -> Iterator[object]:
+    """Where nothing is likely it chooses the end of an answer: without one, the library aborts."""
+    if params.infill and vocabulary.eos is not None:
+        # It compares every candidate with every other; of those further down none could be chosen.
+        yield llama_cpp.llama_sampler_init_top_k(_INFILL_CANDIDATES)
+        yield llama_cpp.llama_sampler_init_infill(vocabulary.pointer)
 
 
 def _mirostat(params: SamplingParams, n_vocab: int, seed: int) -> object:

@@ -40,7 +40,7 @@ def settings_body(request: Request, n_ctx: int, *, stream: bool = False) -> dict
         "reasoning_format": "none",
         "reasoning_in_content": False,
         "generation_prompt": "",
-        "samplers": list(ORDER),
+        "samplers": [name for name in ORDER if name != "infill" or request.sampling.infill],
         "speculative.types": drafters,
         "speculative.type": drafters,
         "speculative.n_max": speculation.n_max,
@@ -61,6 +61,7 @@ def public_settings(request: Request, n_ctx: int) -> dict[str, Any]:
 def _sampling(params: SamplingParams) -> dict[str, Any]:
     found = asdict(params)
     banned, biases = found.pop("banned"), found.pop("logit_bias")
+    del found["infill"]
     found["seed"] = 2**32 - 1 if params.seed is None else params.seed
     found["logit_bias"] = [*([token, bias] for token, bias in biases.items()), *([t, False] for t in banned)]
     return found

@@ -14,11 +14,11 @@ from foretoken.types import SamplingParams, SpeculationParams, Token
 _PLAIN = [
     field.name
     for field in fields(SamplingParams)
-    if field.name not in ("seed", "logit_bias", "banned", "dry_sequence_breakers")
+    if field.name not in ("seed", "logit_bias", "banned", "dry_sequence_breakers", "infill")
 ]
 _RANDOM_SEED = 2**32 - 1
 
-ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
+ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature", "infill")
 _ALIASES = {"typical_p": "typ_p", "temp": "temperature", "top-k": "top_k", "top-p": "top_p", "min-p": "min_p"}
 _LETTERS = {"e": "penalties", "d": "dry", "s": "top_n_sigma", "k": "top_k", "y": "typ_p", "p": "top_p", "m": "min_p",
             "x": "xtc", "t": "temperature", "i": "infill"}  # fmt: skip
@@ -51,25 +51,23 @@ def sampling_params(
     if body.logit_bias:
         given["logit_bias"], given["banned"] = _biases(body.logit_bias, vocabulary)
     params = replace(defaults, **given)
-    return params if body.samplers is None else replace(params, **_switched_off(body.samplers, params))
+    return params if body.samplers is None else replace(params, **_selected(body.samplers, params))
 
 
-def _switched_off(names: Sequence[str] | str, params: SamplingParams) -> dict[str, Any]:
-    """Neutral values for the samplers a request does not list."""
+def _selected(names: Sequence[str] | str, params: SamplingParams) -> dict[str, Any]:
+    """Neutral values for the samplers a request does not list; `infill` works only where it is listed."""
     if isinstance(names, str):
         names = [_LETTERS.get(letter, letter) for letter in names]
-    known = [_ALIASES.get(name, name) for name in names]
-    # The infill sampler only decides where a completion may end; editors list it, and do without it.
-    listed = [name for name in known if name != "infill"]
+    listed = [_ALIASES.get(name, name) for name in names]
     for name in listed:
-        if name not in _OFF:
+        if name not in ORDER:
             raise InvalidRequest(f"samplers: {name!r} is not a sampler; there are {', '.join(ORDER)}")
     if listed != [name for name in ORDER if name in listed]:
         raise InvalidRequest(f"samplers: only this order is supported: {', '.join(ORDER)}")
-    off = {key: value for name in ORDER if name not in listed for key, value in _OFF[name].items()}
+    values = {key: value for name, off in _OFF.items() if name not in listed for key, value in off.items()}
     if params.greedy:
-        off.pop("temperature", None)
-    return off
+        values.pop("temperature", None)
+    return {**values, "infill": "infill" in listed}
 
 
 def _biases(
