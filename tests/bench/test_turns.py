@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foretoken.bench import agent_session, crowd, saving, turns
+from foretoken.bench import agent_session, crowd, restart, saving, turns
 from foretoken.bench.serving import Ours
 from foretoken.bench.turn_chart import svg
 from foretoken.bench.turns import TurnCost
@@ -43,6 +43,13 @@ def test_a_turn_costs_its_new_tokens(config: EngineConfig) -> None:
         assert cost.n_again <= GAP, cost
 
 
+def test_a_killed_server_goes_on_where_it_was(config: EngineConfig) -> None:
+    (found,) = restart.measure(config, agent_session.load(), 4, lambda _: None, turns=(2,))
+    assert found.title == "tests listed"
+    assert found.n_restarted <= found.n_running + GAP
+    assert min(found.running_ms, found.restarted_ms, found.read_ms) > 0
+
+
 def test_a_crowd_with_a_quarter_of_the_memory(config: EngineConfig) -> None:
     found = crowd.measure(config, 4, 4, lambda _: None)
     for run in (found.roomy, found.tight):
@@ -51,6 +58,8 @@ def test_a_crowd_with_a_quarter_of_the_memory(config: EngineConfig) -> None:
     assert found.roomy.n_reused > 0.6 * found.roomy.n_prompt
     assert found.tight.budget == found.roomy.most_bytes // 4
     assert found.tight.n_again >= found.roomy.n_again
+    assert found.roomy.n_found == found.roomy.n_returns == 4 * (crowd.N_TURNS - 1)
+    assert found.tight.n_found > 0
 
 
 def test_what_keeping_costs_is_measured(tiny_path: Callable[..., Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,8 @@ class Tally:
     turns: int = 0
     cached: int = 0
     prompted: int = 0
+    did: Counter[str] = field(default_factory=Counter)
+    """How often a conversation began, went on, was answered again, edited, forked, cancelled."""
 
 
 @dataclass
@@ -89,6 +92,7 @@ class Conversations:
                 self._step()
             if self.rng.random() < 0.15:
                 sessions[0].cancelled = True
+                self.tally.did["cancel"] += 1
         while self._step() or self.loop.scheduler.queue:
             self.loop.cache.flush(10)  # Whoever waits for the disk need not wait any longer.
         finish(self.loop)
@@ -124,20 +128,27 @@ class Conversations:
         fresh = Talk(self.rng.choice(("", "ann")), self.system + self._message())
         if not self.talks or self.rng.random() < 0.2:
             self.talks.append(fresh)
+            self.tally.did["begin"] += 1
             return fresh
         talk = self.rng.choice(self.talks)
         if len(talk.tokens) > self.n_ctx - 40:
+            done = "begin"
             talk.tokens = self.system + self._message()
         elif (action := self.rng.random()) < 0.5:
+            done = "go on"
             talk.tokens += [self.end, *self._message()]
         elif action < 0.65 and talk.before_answer:
-            del talk.tokens[talk.before_answer :]  # regenerate
+            done = "regenerate"
+            del talk.tokens[talk.before_answer :]
         elif action < 0.8:
-            del talk.tokens[self.rng.randrange(1, len(talk.tokens)) :]  # edit
+            done = "edit"
+            del talk.tokens[self.rng.randrange(1, len(talk.tokens)) :]
             talk.tokens += self._message()
         else:
+            done = "fork"
             talk = Talk(talk.owner, talk.tokens[: self.rng.randrange(1, len(talk.tokens))] + self._message())
             self.talks.append(talk)
+        self.tally.did[done] += 1
         return talk
 
     def _message(self, n: int | None = None) -> list[Token]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 import random
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -49,10 +52,12 @@ def run(
     drafter = Adversary("half-right", seed, backend.n_vocab, oracle)
     loop = make_loop(backend, kind(backend), ToyPieces(END), [drafter], cache=cache)
     loop.cache.thrift = NoThrift()
-    return Conversations(loop, oracle, rng, backend.n_vocab, END, backend.n_ctx).run(n_rounds)
+    tally = Conversations(loop, oracle, rng, backend.n_vocab, END, backend.n_ctx).run(n_rounds)
+    tally.did["evict"] += loop.cache.host.n_evicted
+    return tally
 
 
-def run_with_restarts(kind: type[Memory], seed: int, folder: Path) -> None:
+def run_with_restarts(kind: type[Memory], seed: int, folder: Path) -> Tally:
     """The engine ends, politely or not, between rounds; another one with an empty memory takes over its folder."""
     rng = random.Random(seed)
     recurrent = kind is not Trim
@@ -60,6 +65,7 @@ def run_with_restarts(kind: type[Memory], seed: int, folder: Path) -> None:
     budgets = rng.choice(((3000, 10**6), (10**6, 6 * 4200), (10**6, 10**6)))
     cache = CacheConfig(budgets[0], budgets[1], gap=rng.choice((1, 4)))
     talks: Conversations | None = None
+    tally = Tally()
     for _ in range(3):
         backend = toy.ToyBackend(rng.randint(1, 2), recurrent=recurrent, n_outputs=64)
         archive = Archive(folder, "toy")
@@ -67,13 +73,25 @@ def run_with_restarts(kind: type[Memory], seed: int, folder: Path) -> None:
         loop.cache.thrift = NoThrift()
         if talks is None:
             talks = Conversations(loop, oracle, rng, backend.n_vocab, END, backend.n_ctx)
-            talks.run(3)
-        else:
-            talks.loop = loop
-            before = talks.tally.cached
-            talks.run(3)
-            assert talks.tally.cached >= before
+        talks.loop = loop
+        tally = talks.run(3)
+        assert loop.cache.disk is not None
+        tally.did["evict from disk"] += loop.cache.disk.tier.n_evicted
+        tally.did["read from disk"] += loop.cache.disk.n_read
+        if rng.random() < 0.5:
+            tally.did["kill"] += 1
+            kill(archive)
         loop.cache.close()
+    return tally
+
+
+def kill(archive: Archive) -> None:
+    """What was not yet written never is, what was to go stays, and a file is left half written."""
+    with suppress(queue.Empty):
+        while True:
+            archive._jobs.get_nowait()
+    for whole in list(archive.folder.glob("*.state"))[:1]:
+        whole.with_name(f"{whole.name}.1.tmp").write_bytes(whole.read_bytes()[:100])
 
 
 CASES = [
@@ -107,3 +125,24 @@ def test_most_of_what_was_read_is_not_read_again(kind: type[Memory]) -> None:
     without = [run(kind, seed, budget=0, n_rounds=12) for seed in range(12)]
     assert kept > 0.5
     assert kept > 1.2 * sum(t.cached for t in without) / sum(t.prompted for t in without)
+
+
+def test_the_schedules_do_all_that_they_are_made_for() -> None:
+    did: Counter[str] = Counter()
+    for seed in range(10):
+        did += run(Checkpoint, seed, n_rounds=12).did
+        with TemporaryDirectory() as folder:
+            did += run_with_restarts(Checkpoint, seed, Path(folder)).did
+    words = {
+        "begin",
+        "go on",
+        "regenerate",
+        "edit",
+        "fork",
+        "cancel",
+        "evict",
+        "evict from disk",
+        "read from disk",
+        "kill",
+    }
+    assert {word for word in words if did[word] >= 5} == words, did

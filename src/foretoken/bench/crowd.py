@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from foretoken.types import Chunk, Finish, Request, SamplingParams, Token, Usage
 
 N_TURNS = 4
 _PLENTY = 1 << 40
+_NEARLY = 0.9
 _GREEDY = SamplingParams(temperature=0)
 _QUESTIONS = ("What happened first?", "Who else was there?", "And what came of it?", "Say it in one sentence.")
 
@@ -28,7 +28,7 @@ class Run:
     most_bytes: int
     """Held at most, by the engine's own count."""
     more_rss: int
-    """What the process grew by, seen from outside."""
+    """What the process grew by at most, as the system counts it."""
     n_answers: int
     n_same: int
     """Answers that are those of an engine that keeps nothing."""
@@ -36,6 +36,10 @@ class Run:
     n_reused: int
     n_again: int
     """Prompt tokens computed although an earlier turn of the conversation had them."""
+    n_returns: int
+    """Turns after the first."""
+    n_found: int
+    """Of these, the ones for which nearly all of the earlier turns was still there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +76,21 @@ def measure(config: EngineConfig, n_conversations: int, n_predict: int, say: Cal
 def _run(config: EngineConfig, budget: int, n_conversations: int, n_predict: int, say: Callable[[str], None]) -> Run:
     with Engine.from_config(replace(config, cache=replace(config.cache, n_host_bytes=budget))) as engine:
         plain = _converse(engine, n_conversations, n_predict, keep=False, watch=lambda: say("nothing kept"))
-        before, most = _rss(), [0, 0]
+        before = _memory("VmRSS")
+        _forget_peak()
+        most = 0
 
         def watch() -> None:
-            most[0] = max(most[0], int(engine.call(lambda loop: loop.cache.n_bytes)))
-            most[1] = max(most[1], _rss() - before)
+            nonlocal most
+            most = max(most, int(engine.call(lambda loop: loop.cache.n_bytes)))
             say(f"{budget / 2**20:.0f} MiB" if budget < _PLENTY else "no limit")
 
         talks = _converse(engine, n_conversations, n_predict, keep=True, watch=watch)
+        more_rss = _memory("VmHWM") - before
     usages = [usage for talk in talks for usage in talk.usages]
-    known = [n for talk in talks for n in talk.n_known]
+    returns = [
+        (n, usage.cached_tokens) for talk in talks for n, usage in zip(talk.n_known, talk.usages, strict=True) if n > 0
+    ]
     pairs = [
         (mine, theirs)
         for one, other in zip(talks, plain, strict=True)
@@ -89,13 +98,15 @@ def _run(config: EngineConfig, budget: int, n_conversations: int, n_predict: int
     ]
     return Run(
         budget=budget,
-        most_bytes=most[0],
-        more_rss=most[1],
+        most_bytes=most,
+        more_rss=more_rss,
         n_answers=len(pairs),
         n_same=sum(mine == theirs for mine, theirs in pairs),
         n_prompt=sum(usage.prompt_tokens for usage in usages),
         n_reused=sum(usage.cached_tokens for usage in usages),
-        n_again=sum(max(0, n - usage.cached_tokens) for n, usage in zip(known, usages, strict=True)),
+        n_again=sum(max(0, n - cached) for n, cached in returns),
+        n_returns=len(returns),
+        n_found=sum(cached >= _NEARLY * n for n, cached in returns),
     )
 
 
@@ -128,5 +139,12 @@ def _turn(engine: Engine, question: list[Token], n_predict: int, keep: bool, tal
     talk.tokens += answer
 
 
-def _rss() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def _memory(name: str) -> int:
+    """Bytes of this process: those it has now (VmRSS), or the most it had (VmHWM)."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:"))
+
+
+def _forget_peak() -> None:
+    """Let VmHWM begin anew."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Protocol
 
@@ -46,6 +48,12 @@ class Ours:
 
     @contextmanager
     def started(self) -> Iterator[Address]:
+        with self.running() as (address, _):
+            yield address
+
+    @contextmanager
+    def running(self) -> Iterator[tuple[Address, Callable[[], None]]]:
+        """The server's address, and a way to kill it as the machine's end would."""
         address = Address(_HOST, _free_port())
         settings = ServerSettings(host=address.host, port=address.port, grace=1.0)
         # Spawned: a forked copy of a process that has an engine would share its threads' locks.
@@ -53,7 +61,7 @@ class Ours:
         process.start()
         try:
             _wait(address, process.is_alive, self.label)
-            yield address
+            yield address, lambda: _kill(process)
         finally:
             process.terminate()
             process.join(_END_SECONDS)
@@ -111,6 +119,14 @@ def _serve(config: EngineConfig, settings: ServerSettings) -> None:
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         logs.set_up(as_json=False, verbose=False, stream=nowhere)
         serve(config, settings)
+
+
+def _kill(process: SpawnProcess) -> None:
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for worker in workers:
+        os.kill(int(worker), signal.SIGKILL)
+    process.kill()
+    process.join(_END_SECONDS)
 
 
 def _free_port() -> int:

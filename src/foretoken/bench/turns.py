@@ -42,18 +42,19 @@ def measure(
     """The whole session on each server, one after another."""
     found = {}
     for server in servers:
-        with server.started() as address, _client(address) as client:
+        with server.started() as address, client_of(address) as client:
             prompts = [_tokens(client, session, turn) for turn in session.turns]
             costs = []
             for number, turn in enumerate(session.turns):
                 say(f"{server.label}: {turn.title}")
                 new = len(prompts[number]) - max((_shared(prompts[number], p) for p in prompts[:number]), default=0)
-                costs.append(_ask(client, session, turn, max(1, new), n_predict))
+                costs.append(ask(client, session, turn, max(1, new), n_predict))
             found[server.label] = costs
     return found
 
 
-def _client(address: Address) -> httpx.Client:
+def client_of(address: Address) -> httpx.Client:
+    """Who asks a server."""
     # A connection per request: servers close idle ones whenever they like.
     url, alone = f"http://{address.host}:{address.port}", httpx.Limits(max_keepalive_connections=0)
     return httpx.Client(base_url=url, timeout=_SECONDS, limits=alone)
@@ -67,7 +68,8 @@ def _tokens(client: httpx.Client, session: Session, turn: Turn) -> list[int]:
     return tokens
 
 
-def _ask(client: httpx.Client, session: Session, turn: Turn, n_new: int, n_predict: int) -> TurnCost:
+def ask(client: httpx.Client, session: Session, turn: Turn, n_new: int, n_predict: int) -> TurnCost:
+    """One request of a session, and what it took."""
     body = {
         "messages": list(turn.messages), "tools": list(session.tools), "max_tokens": n_predict, "temperature": 0,
         "stream": True, "cache_prompt": True, "timings_per_token": False,

@@ -9,6 +9,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ class Archive:
         """Called when something was read for which the engine may be waiting."""
         self.foreign: deque[tuple[Path, int]] = deque()
         """Files that are of no use here, the oldest first: they count, and go first when room is needed."""
+        self.read_seconds = 0.0
+        """Spent on reading."""
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = _locked(folder)
         self._thread = threading.Thread(target=self._work, name="foretoken-archive", daemon=True)
@@ -117,8 +120,11 @@ class Archive:
         assert path is not None
 
         def job() -> None:
+            started = time.perf_counter()
             try:
-                self.done.put(Done(entry, files.read(path)))
+                saved = files.read(path)
+                self.read_seconds += time.perf_counter() - started
+                self.done.put(Done(entry, saved))
                 # Who is read is young, also after the next restart.
                 os.utime(path)
             except BrokenFile as error:

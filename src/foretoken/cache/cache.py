@@ -97,6 +97,7 @@ class StateCache:
                 "disk_states": len(self.disk.tier),
                 "disk_evicted": self.disk.tier.n_evicted,
                 "disk_read": self.disk.n_read,
+                "disk_read_seconds": self.disk.archive.read_seconds,
             }
         return found
 

@@ -13,9 +13,10 @@ from rich.table import Table
 from typer import Option
 
 from foretoken import machine
-from foretoken.bench import agent_session, crowd, saving, turns
+from foretoken.bench import agent_session, crowd, restart, saving, turns
 from foretoken.bench.crowd import Crowd
 from foretoken.bench.progress import counting
+from foretoken.bench.restart import Restart
 from foretoken.bench.saving import Saving
 from foretoken.bench.serving import Elsewhere, LlamaServer, Ours, Served
 from foretoken.bench.turn_chart import svg
@@ -33,6 +34,10 @@ Predict = Annotated[int, Option("-n", "--predict", min=1, help="Tokens of every 
 Conversations = Annotated[
     int, Option("--conversations", min=0, help="Conversations that take turns with a quarter of the memory; 0 is none.")
 ]
+Session = Annotated[bool, Option("--session/--no-session", help="The recorded agent session, turn by turn.")]
+Restarts = Annotated[
+    bool, Option("--restarts/--no-restarts", help="The session on a server that is killed now and then.")
+]
 Rounds = Annotated[int, Option("--rounds", min=0, help="Of measuring what keeping costs a running answer; 0 is none.")]
 
 
@@ -40,6 +45,8 @@ Rounds = Annotated[int, Option("--rounds", min=0, help="Of measuring what keepin
 def bench_cache(
     config: EngineConfig,
     n_predict: Predict = 16,
+    by_turn: Session = True,
+    restarts: Restarts = True,
     conversations: Conversations = 8,
     rounds: Rounds = 5,
     against: Against = None,
@@ -57,21 +64,26 @@ def bench_cache(
     session = agent_session.load()
     servers = _servers(config, llama_server, llama_args, labelled(against, label))
     refuse_when_loaded(console, anyway)
-    n_steps = len(servers) * len(session.turns) + (crowd.n_steps(conversations) if conversations else 0) + 2 * rounds
+    n_steps = len(servers) * len(session.turns) * by_turn + restart.n_steps() * restarts + 2 * rounds
+    n_steps += crowd.n_steps(conversations) if conversations else 0
     with counting(console, n_steps) as say:
-        costs = turns.measure(servers, session, n_predict, say)
+        costs = turns.measure(servers, session, n_predict, say) if by_turn else {}
+        killed = restart.measure(config, session, n_predict, say) if restarts else []
         tight = crowd.measure(config, conversations, n_predict, say) if conversations else None
         cost = saving.measure(config, rounds, say) if rounds else None
     record: dict[str, Any] = {
         "machine": machine.describe(),
         "model": config.model.path.name,
         "turns": {name: [asdict(turn) for turn in found] for name, found in costs.items()},
+        "restarts": [asdict(one) for one in killed],
         "crowd": asdict(tight) if tight else None,
         "saving": asdict(cost) if cost else None,
     }
-    if chart is not None:
+    if chart is not None and costs:
         chart.write_text(svg(costs, f"{config.model.path.name}: prompt tokens computed per turn"))
-    shown = [_turn_table(costs)] + ([_crowd_table(tight)] if tight else []) + ([_saving_table(cost)] if cost else [])
+    shown = [_turn_table(costs)] if costs else []
+    shown += [_restart_table(killed)] if killed else []
+    shown += ([_crowd_table(tight)] if tight else []) + ([_saving_table(cost)] if cost else [])
     finish(record, shown, as_json, out)
 
 
@@ -100,16 +112,38 @@ def _cells(turn: TurnCost) -> tuple[str, str]:
     return str(turn.n_processed), f"{turn.first_ms:.0f}"
 
 
+def _restart_table(found: list[Restart]) -> Table:
+    table = Table(title="a turn on a server that went on, and on one that was killed before it", box=SIMPLE)
+    table.add_column("turn")
+    headings = (
+        "computed",
+        "after a restart",
+        "ms to the first token",
+        "after a restart",
+        "reading",
+        "without it, ratio",
+    )
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for one in found:
+        table.add_row(
+            one.title, str(one.n_running), str(one.n_restarted), f"{one.running_ms:.0f}", f"{one.restarted_ms:.0f}",
+            f"{one.read_ms:.0f}", f"{one.ratio:.2f}",
+        )  # fmt: skip
+    return table
+
+
 def _crowd_table(found: Crowd) -> Table:
     title = f"{found.n_conversations} conversations take turns in {found.n_slots} slots, {found.n_turns} turns each"
     table = Table(title=title, box=SIMPLE)
-    for heading in ("budget MiB", "held MiB at most", "process MiB more", "same answers", "reused", "computed again"):
+    sizes = ("budget MiB", "held MiB at most", "process MiB more at most")
+    for heading in (*sizes, "same answers", "found again", "reused", "computed again"):
         table.add_column(heading, justify="right")
     for run in (found.roomy, found.tight):
-        table.add_row(
-            f"{run.budget / 2**20:.1f}", f"{run.most_bytes / 2**20:.1f}", f"{run.more_rss / 2**20:.1f}",
-            f"{run.n_same}/{run.n_answers}", f"{run.n_reused / max(1, run.n_prompt):.0%}", str(run.n_again),
-        )  # fmt: skip
+        n_bytes = (run.budget, run.most_bytes, run.more_rss)
+        reused = f"{run.n_reused / max(1, run.n_prompt):.0%}"
+        counts = (f"{run.n_same}/{run.n_answers}", f"{run.n_found}/{run.n_returns}", reused, str(run.n_again))
+        table.add_row(*(f"{n / 2**20:.1f}" for n in n_bytes), *counts)
     return table
 
 

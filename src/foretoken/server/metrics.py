@@ -31,8 +31,9 @@ _CACHE_TEXT = {
     "disk_states": "Files with states.",
     "disk_evicted": "Files that had to go.",
     "disk_read": "Files that were read.",
+    "disk_read_seconds": "Time spent on reading them.",
 }
-_COUNTED = ("host_evicted", "restored_tokens", "copy_seconds", "disk_evicted", "disk_read")
+_COUNTED = ("host_evicted", "restored_tokens", "copy_seconds", "disk_evicted", "disk_read", "disk_read_seconds")
 _CACHE = {name: CounterMetricFamily if name in _COUNTED else GaugeMetricFamily for name in _CACHE_TEXT}
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
