@@ -63,30 +63,39 @@ class _Talk:
 
 
 def n_steps(n_conversations: int) -> int:
-    return 4 * n_conversations * N_TURNS
+    return 3 * n_conversations * N_TURNS
 
 
 def measure(config: EngineConfig, n_conversations: int, n_predict: int, say: Callable[[str], None]) -> Crowd:
     """With room for everything first: that tells what everything is."""
-    roomy = _run(config, _PLENTY, n_conversations, n_predict, say)
-    tight = _run(config, roomy.most_bytes // 4, n_conversations, n_predict, say)
+    talk = partial(_converse, n_conversations=n_conversations, n_predict=n_predict)
+    with _engine(config, _PLENTY) as engine:
+        plain = talk(engine, keep=False, watch=lambda: say("nothing kept"))
+        roomy = _run(engine, talk, plain, lambda: say("no limit"))
+    with _engine(config, roomy.most_bytes // 4) as engine:
+        # Once without keeping anything: what the slots need is there before the process is looked at.
+        _converse(engine, n_conversations=config.n_parallel, n_predict=n_predict, keep=False, watch=lambda: None)
+        tight = _run(engine, talk, plain, lambda: say("a quarter"))
     return Crowd(n_conversations, config.n_parallel, N_TURNS, roomy, tight)
 
 
-def _run(config: EngineConfig, budget: int, n_conversations: int, n_predict: int, say: Callable[[str], None]) -> Run:
-    with Engine.from_config(replace(config, cache=replace(config.cache, n_host_bytes=budget))) as engine:
-        plain = _converse(engine, n_conversations, n_predict, keep=False, watch=lambda: say("nothing kept"))
-        before = _memory("VmRSS")
-        _forget_peak()
-        most = 0
+def _engine(config: EngineConfig, budget: int) -> Engine:
+    return Engine.from_config(replace(config, cache=replace(config.cache, n_host_bytes=budget)))
 
-        def watch() -> None:
-            nonlocal most
-            most = max(most, int(engine.call(lambda loop: loop.cache.n_bytes)))
-            say(f"{budget / 2**20:.0f} MiB" if budget < _PLENTY else "no limit")
 
-        talks = _converse(engine, n_conversations, n_predict, keep=True, watch=watch)
-        more_rss = _memory("VmHWM") - before
+def _run(engine: Engine, talk: Callable[..., list[_Talk]], plain: list[_Talk], say: Callable[[], None]) -> Run:
+    """All conversations once, compared with those of an engine that kept nothing."""
+    before = _memory("VmRSS")
+    _forget_peak()
+    most = 0
+
+    def watch() -> None:
+        nonlocal most
+        most = max(most, int(engine.call(lambda loop: loop.cache.n_bytes)))
+        say()
+
+    talks = talk(engine, keep=True, watch=watch)
+    more_rss = _memory("VmHWM") - before
     usages = [usage for talk in talks for usage in talk.usages]
     returns = [
         (n, usage.cached_tokens) for talk in talks for n, usage in zip(talk.n_known, talk.usages, strict=True) if n > 0
@@ -97,7 +106,7 @@ def _run(config: EngineConfig, budget: int, n_conversations: int, n_predict: int
         for mine, theirs in zip(one.answers, other.answers, strict=True)
     ]
     return Run(
-        budget=budget,
+        budget=engine.call(lambda loop: loop.cache.host.budget),
         most_bytes=most,
         more_rss=more_rss,
         n_answers=len(pairs),
