@@ -104,7 +104,7 @@ def browser(path: str) -> Iterator[Tabs]:
         os.dup2(high[0], 3)
         os.dup2(high[1], 4)
 
-    with tempfile.TemporaryDirectory(prefix="foretoken-browser-") as profile:
+    with tempfile.TemporaryDirectory(prefix="foretoken-browser-", ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [path, "--headless=new", "--remote-debugging-pipe", "--window-size=1200,800", f"--user-data-dir={profile}",
              "--no-default-browser-check", *ARGUMENTS, "about:blank"],

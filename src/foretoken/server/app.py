@@ -16,10 +16,11 @@ from starlette.responses import Response
 from foretoken.errors import ForetokenError
 from foretoken.server import live, native, openai, page, requests, slots, status
 from foretoken.server.anthropic import routes as anthropic
-from foretoken.server.bodies import Bodies, body_schemas
+from foretoken.server.bodies import Bodies, BodyRoute, body_schemas
 from foretoken.server.embedding import routes as embedding
 from foretoken.server.errors import ApiError, as_api_error
 from foretoken.server.gate import Gate
+from foretoken.server.lane import Lane
 from foretoken.server.responses import routes as responses
 from foretoken.server.service import Service
 from foretoken.server.sse import ClientGone, JsonAnswer
@@ -41,14 +42,17 @@ PARTS: tuple[Part, ...] = (openai, responses, anthropic, embedding, native, slot
 def create_app(service: Service) -> FastAPI:
     """Every route and every way to fail; the caller starts and closes the service."""
     app = FastAPI(title="foretoken", version="1", docs_url=None, redoc_url=None)
-    for part in PARTS:
-        app.include_router(part.router(service))
+    routers = [part.router(service) for part in PARTS]
+    for router in routers:
+        app.include_router(router)
     for kind in (ApiError, ForetokenError, ValidationError, Exception):
         app.add_exception_handler(kind, _failed)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _left)
+    direct = [route for router in routers for route in router.routes if isinstance(route, BodyRoute)]
+    app.add_middleware(Lane, routes=direct, failing=_answer_failure)
     if service.settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -78,6 +82,10 @@ async def _malformed(http: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     return JsonAnswer(ApiError(400, f"{first['loc'][-1]}: {first['msg']}").body(http.scope["path"]), 400)
+
+
+async def _answer_failure(http: HttpRequest, error: Exception) -> Response:
+    return await (_left if isinstance(error, ClientGone | ClientDisconnect) else _failed)(http, error)
 
 
 async def _left(_: HttpRequest, __: Exception) -> Response:

@@ -61,7 +61,7 @@ def router(service: Service) -> APIRouter:
     async def completions(http: HttpRequest) -> Response:
         return await _complete(service, http)
 
-    routes.include_router(bodies)
+    routes.routes.extend(bodies.routes)
     return routes
 
 
