@@ -67,18 +67,24 @@ def test_what_must_not_end_early_does_not(http: httpx.Client) -> None:
 
 
 ASKED_BY_VSCODE = [
-    # As the source of llama.vscode (src/llama-server.ts, 2025) puts its requests together; nothing of it was run here.
+    # The fields that llama.vscode 0.0.63 was seen to send, with shorter texts; the last as its versions of 2025 did.
     (
         "/infill",
-        {"input_prefix": "def f():\n", "input_suffix": "\n", "input_extra": [{"filename": "a.py", "text": "x = 1"}],
-         "prompt": "    ", "n_predict": 16, "top_k": 40, "top_p": 0.99, "stream": False,
+        {"id_slot": 0, "input_prefix": "def f():\n", "input_suffix": "\n",
+         "input_extra": [{"text": "x = 1", "time": 1794736466717, "filename": "a.py"}], "prompt": "    ",
+         "n_predict": 16, "n_cmpl": 3, "top_k": 40, "top_p": 0.99, "stream": False,
          "samplers": ["top_k", "top_p", "infill"], "cache_prompt": True, "n_indent": 4, "t_max_prompt_ms": 500,
-         "t_max_predict_ms": 2500},
+         "t_max_predict_ms": 500, "model": "google/gemini-2.5-flash"},
     ),
     (
         "/infill",
-        {"input_prefix": "", "input_suffix": "", "input_extra": [], "prompt": "", "n_predict": 0, "samplers": [],
-         "cache_prompt": True, "t_max_prompt_ms": 500, "t_max_predict_ms": 1},
+        {"id_slot": 0, "input_prefix": "", "input_suffix": "", "input_extra": [], "prompt": "", "n_predict": 0,
+         "samplers": [], "cache_prompt": True, "t_max_prompt_ms": 500, "t_max_predict_ms": 1},
+    ),
+    (
+        "/v1/chat/completions",
+        {"messages": [{"role": "system", "content": "Code."}, {"role": "user", "content": "Rename it."}],
+         "stream": False, "cache_prompt": True, "temperature": 0.8, "top_p": 0.95, "model": "google/gemini-2.5-flash"},
     ),
     (
         "/v1/chat/completions",
@@ -88,12 +94,6 @@ ASKED_BY_VSCODE = [
          "xtc_threshold": 0.1, "repeat_last_n": 64, "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0,
          "dry_multiplier": 0, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": -1, "n_predict": 8,
          "timings_per_token": False},
-    ),
-    (
-        "/v1/chat/completions",
-        {"messages": [{"role": "user", "content": "List the files."}], "stream": False, "temperature": 0.8,
-         "top_p": 0.95, "max_tokens": 8, "tool_choice": "auto",
-         "tools": [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]},
     ),
 ]  # fmt: skip
 
@@ -105,14 +105,51 @@ def test_requests_as_llama_vscode_makes_them(http: httpx.Client, number: int) ->
     assert answer.status_code == 200, answer.text
     assert "x-ignored-fields" not in answer.headers
     if path == "/infill":
-        assert {"content", "generation_settings", "tokens_cached", "truncated", "timings"} <= set(answer.json())
+        found = answer.json()
+        answers = found if "n_cmpl" in body else [found]
+        assert len(answers) == body.get("n_cmpl", 1)
+        for one in answers:
+            assert {"content", "generation_settings", "tokens_cached", "truncated", "timings"} <= set(one)
     else:
         assert answer.json()["choices"][0]["message"]["role"] == "assistant"
 
 
+LIST_FILES = {"type": "function", "function": {"name": "list_directory", "parameters": {"type": "object"}}}
+
+
+def test_a_turn_of_llama_vscodes_agent(http: httpx.Client) -> None:
+    """It asks how much there is room for, how long its prompt is, and then for an answer that fits."""
+    (model,) = http.get("/v1/models").json()["data"]
+    assert isinstance(model["meta"], dict)
+    n_ctx = http.get("/props").json()["default_generation_settings"]["n_ctx"]
+    messages = [{"role": "system", "content": "Be an agent."}, {"role": "user", "content": "Say hello."}]
+    prompt = http.post("/apply-template", json={"messages": messages, "model": "any"}).json()["prompt"]
+    asked = {"content": prompt, "add_special": False, "parse_special": True}
+    n_prompt = len(http.post("/tokenize", json=asked).json()["tokens"])
+    body = {"messages": messages, "stream": True, "model": "any", "tools": [LIST_FILES], "tool_choice": "auto",
+            "max_tokens": min(n_ctx // 4, n_ctx - n_prompt - 256)}  # fmt: skip
+    with http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        assert "x-ignored-fields" not in answer.headers
+        lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
+    assert lines[-1] == "data: [DONE]"
+    assert json.loads(lines[-2][6:])["choices"][0]["finish_reason"] in ("stop", "length", "tool_calls")
+
+
+def test_a_turn_of_continues_command_line(http: httpx.Client) -> None:
+    """Its llama.cpp provider asks at the base address itself, with an empty key."""
+    body = {"model": "any", "messages": [{"role": "user", "content": "Hello"}], "stream": True, "tools": [LIST_FILES],
+            "stream_options": {"include_usage": True}, "max_tokens": 8}  # fmt: skip
+    with http.stream("POST", "/chat/completions", json=body, headers={"Authorization": "Bearer"}) as answer:
+        assert answer.status_code == 200
+        assert "x-ignored-fields" not in answer.headers
+        lines = [line for line in answer.iter_lines() if line.startswith("data: ")]
+    assert lines[-1] == "data: [DONE]"
+    assert json.loads(lines[-2][6:])["usage"]["completion_tokens"] <= 8
+
+
 def test_a_stream_as_continue_reads_it(http: httpx.Client) -> None:
-    """Its llama.cpp provider posts to /completion and joins the `content` of every event."""
-    body = {"prompt": "The river", "stream": True, "n_predict": 6, "temperature": 0, "stop": ["\n\n"]}
+    """The editors' llama.cpp provider posts to /completion and joins the `content` of every event."""
+    body = {"model": "any", "prompt": "The river", "stream": True, "n_predict": 6, "temperature": 0, "stop": ["\n\n"]}
     with http.stream("POST", "/completion", json=body, headers={"Authorization": "Bearer undefined"}) as answer:
         events = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: ")]
     whole = http.post("/completion", json={**body, "stream": False}).json()
