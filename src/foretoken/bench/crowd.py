@@ -28,7 +28,7 @@ class Run:
     most_bytes: int
     """Held at most, by the engine's own count."""
     more_rss: int
-    """What the process grew by at most, as the system counts it."""
+    """What the process had at most beyond what it has with nothing kept, as the system counts it."""
     n_answers: int
     n_same: int
     """Answers that are those of an engine that keeps nothing."""
@@ -73,8 +73,8 @@ def measure(config: EngineConfig, n_conversations: int, n_predict: int, say: Cal
         plain = talk(engine, keep=False, watch=lambda: say("nothing kept"))
         roomy = _run(engine, talk, plain, lambda: say("no limit"))
     with _engine(config, roomy.most_bytes // 4) as engine:
-        # Once without keeping anything: what the slots need is there before the process is looked at.
-        _converse(engine, n_conversations=config.n_parallel, n_predict=n_predict, keep=False, watch=lambda: None)
+        # Others first: what the slots and the library need is there before the process is looked at.
+        _converse(engine, config.n_parallel, n_predict, keep=True, watch=lambda: None, first=n_conversations)
         tight = _run(engine, talk, plain, lambda: say("a quarter"))
     return Crowd(n_conversations, config.n_parallel, N_TURNS, roomy, tight)
 
@@ -85,7 +85,7 @@ def _engine(config: EngineConfig, budget: int) -> Engine:
 
 def _run(engine: Engine, talk: Callable[..., list[_Talk]], plain: list[_Talk], say: Callable[[], None]) -> Run:
     """All conversations once, compared with those of an engine that kept nothing."""
-    before = _memory("VmRSS")
+    before = _memory("VmRSS") - engine.call(lambda loop: loop.cache.n_bytes)
     _forget_peak()
     most = 0
 
@@ -120,11 +120,12 @@ def _run(engine: Engine, talk: Callable[..., list[_Talk]], plain: list[_Talk], s
 
 
 def _converse(
-    engine: Engine, n_conversations: int, n_predict: int, keep: bool, watch: Callable[[], None]
+    engine: Engine, n_conversations: int, n_predict: int, keep: bool, watch: Callable[[], None], first: int = 0
 ) -> list[_Talk]:
     """Every conversation's first turn, then every one's second, and so on; as many at once as there are slots."""
     text = files("foretoken.bench").joinpath("workloads/files/inventory.py.txt").read_text(encoding="utf-8")
-    talks = [_Talk(engine.tokenize(f"Conversation {n}.\n{text[n * 50 :]}\n")) for n in range(n_conversations)]
+    numbers = range(first, first + n_conversations)
+    talks = [_Talk(engine.tokenize(f"Conversation {n}.\n{text[n * 50 :]}\n")) for n in numbers]
     with ThreadPoolExecutor(engine.assembly.context.n_sequences) as several:
         for question in _QUESTIONS[:N_TURNS]:
             asked = engine.vocabulary.tokenize(f"\n{question}\n", add_special=False)

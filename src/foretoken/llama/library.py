@@ -15,6 +15,9 @@ log = logging.getLogger("foretoken.libllama")
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _CONTINUE = 5
+_MMAP_THRESHOLD = -3
+"""glibc's M_MMAP_THRESHOLD: allocations from this size on get pages of their own."""
+_LARGE = 2 << 20
 
 
 class _Log:
@@ -67,6 +70,16 @@ def start() -> None:
     """Start the library and take over its log; every handle calls this first."""
     llama_cpp.llama_log_set(_callback, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
+    _give_back_large_buffers()
+
+
+def _give_back_large_buffers() -> None:
+    """Have the C library return the memory of kept states as soon as they go.
+
+    It learns from the first one that goes to leave such sizes on its heap, where whatever lies between keeps the holes.
+    """
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(_MMAP_THRESHOLD, _LARGE)
 
 
 def complaints() -> AbstractContextManager[list[str]]:
