@@ -12,8 +12,8 @@ from foretoken.types import SeqId, Token
 _BUCKETS = 12
 _PRIOR = 4.0
 """Weight, in judged tokens, of the drafter's own word before anything is known."""
-_STREAKS = ((2, 0.6), (5, 0.8), (12, 0.92), (1 << 30, 0.97))
-"""Runs of right first tokens, and how far a drafter's own word is believed in them before anything is known."""
+_STREAKS = ((2, 4.0), (5, 3.0), (12, 2.0), (1 << 30, 1.5))
+"""Runs of right tokens, and how many times its own doubt a drafter is doubted in them before anything is known."""
 _MEMORY = 0.98
 """What a bucket keeps of its past with every new token: the last fifty decide."""
 _SESSION_MEMORY = 0.75
@@ -47,25 +47,19 @@ class _Trust:
     streak: int = 0
 
     @property
-    def run(self) -> int:
-        """Which kind of run this is: a drafter that has been right for long is likely to go on."""
-        return next(i for i, (limit, _) in enumerate(_STREAKS) if self.streak < limit)
-
-    @property
     def factor(self) -> float:
         return min(1.0, (self.right + _SESSION_PRIOR) / (self.expected + _SESSION_PRIOR))
 
     def learn(self, right: bool, expected: float) -> None:
         self.right = self.right * _SESSION_MEMORY + right
         self.expected = self.expected * _SESSION_MEMORY + expected
-        self.streak = self.streak + 1 if right else 0
 
 
 @dataclass(slots=True)
 class Acceptance:
-    """Turns confidences into probabilities, by drafter, confidence and position, and by session."""
+    """Turns confidences into probabilities, by drafter, confidence and how many tokens were right before, and by session."""
 
-    _buckets: dict[tuple[str, int, int, int], _Bucket] = field(default_factory=dict)
+    _buckets: dict[tuple[str, int, int], _Bucket] = field(default_factory=dict)
     _trust: dict[tuple[SeqId, str], _Trust] = field(default_factory=dict)
     _doubts: dict[float, int] = field(default_factory=dict)
 
@@ -74,14 +68,14 @@ class Acceptance:
         found: list[float] = []
         # Doubt sits where a draft begins: whether this is the place at all.
         trust = self._trusted(seq, draft.source)
-        run, total = trust.run, trust.factor
+        total = trust.factor
         known: dict[tuple[float, int], float] = {}
-        for position, stated in enumerate(draft.confidence):
-            kind = (stated, position if position < 2 else 2)
+        for n_right, stated in enumerate(draft.confidence, trust.streak):
+            kind = (stated, _run(n_right))
             p = known.get(kind)
             if p is None:
-                bucket = self._buckets.get((draft.source, run, self._doubt(stated), kind[1]))
-                expected = _believed(run, stated)
+                bucket = self._buckets.get((draft.source, kind[1], self._doubt(stated)))
+                expected = _believed(*kind)
                 known[kind] = p = min(_SURE, expected if bucket is None else bucket.probability(expected))
             total *= p
             if total < _HOPELESS:
@@ -92,16 +86,17 @@ class Acceptance:
     def learn(self, seq: SeqId, offer: Draft, emitted: Sequence[Token]) -> None:
         """Compare an offer with what was said instead, verified or not: to look costs nothing."""
         trust = self._trusted(seq, offer.source)
-        run = trust.run
+        streak = trust.streak
         for position, (guess, token) in enumerate(zip(offer.tokens, emitted, strict=False)):
-            stated = offer.confidence[position]
-            key = (offer.source, run, self._doubt(stated), min(position, 2))
-            bucket = self._buckets.setdefault(key, _Bucket())
+            stated, run = offer.confidence[position], _run(streak + position)
+            bucket = self._buckets.setdefault((offer.source, run, self._doubt(stated)), _Bucket())
             if position == 0:
-                trust.learn(guess == token, bucket.probability(_believed(run, stated)))
+                trust.learn(guess == token, bucket.probability(_believed(stated, run)))
             bucket.learn(guess == token)
             if guess != token:
+                trust.streak = 0
                 return
+            trust.streak += 1
 
     def forget(self, seq: SeqId) -> None:
         """A session is over."""
@@ -121,6 +116,11 @@ class Acceptance:
         return self._trust.setdefault((seq, source), _Trust())
 
 
-def _believed(run: int, stated: float) -> float:
-    """A drafter's own word before anything is known; one that is certain (of forced tokens, say) has its reasons."""
-    return stated if stated == 1.0 else _STREAKS[run][1] * stated
+def _run(n_right: int) -> int:
+    """Which kind of run it is after so many right tokens: a drafter that has been right for long is likely to go on."""
+    return next(i for i, (limit, _) in enumerate(_STREAKS) if n_right < limit)
+
+
+def _believed(stated: float, run: int) -> float:
+    """A drafter's own word before anything is known."""
+    return float(stated ** _STREAKS[run][1])

@@ -22,6 +22,9 @@ _MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 _MARGIN_UNPROVEN = 1.4
 """Likewise for a slot that has earned nothing yet."""
+_DOUBT = 0.05
+_DOUBT_UNPROVEN = 0.25
+"""The chance of losing a draft that is always reckoned with, and that of a slot that has earned nothing yet."""
 
 
 class AdaptivePlanner:
@@ -99,7 +102,7 @@ class AdaptivePlanner:
         """The offer that would win the most if this slot were alone."""
         ask = proposal.ask
         ledger = self._ledger(ask.seq)
-        margin = _MARGIN if ledger.balance_ms > 0 else _MARGIN_UNPROVEN
+        margin, doubt = (_MARGIN, _DOUBT) if ledger.balance_ms > 0 else (_MARGIN_UNPROVEN, _DOUBT_UNPROVEN)
         stake = ledger.stake_ms(plain_ms)
         bets = []
         for offer in proposal.offers:
@@ -109,13 +112,9 @@ class AdaptivePlanner:
             reach = self.acceptance.reach(ask.seq, draft)
             if reach:
                 n_min = self._n_min if ask.n_min is None else ask.n_min
-                # A drafter that is being right all the time may make a small bet always.
-                credit = max(stake, self._small_ms(ask.n_pending)) if reach[0] >= _PROVEN else stake
-                bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, credit))
+                n_free = _SMALL_BET if reach[0] >= _PROVEN else 0
+                bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, doubt, n_free))
         return max(bets, key=self._sizing.alone, default=None)
-
-    def _small_ms(self, n_pending: int) -> float:
-        return self.cost((n_pending + _SMALL_BET,)) - self.cost((n_pending,))
 
     def _wonder(self, bets: Sequence[Bet]) -> None:
         """Now and then verify a sure draft that does not seem to pay: the costs may have been measured wrongly."""

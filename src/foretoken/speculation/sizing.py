@@ -13,7 +13,8 @@ from foretoken.types import SeqId
 
 _LENGTHS = (1, 2, 3, 5, 7, 9, 11, 15, 19, 23, 27, 31, 39, 47, 63)
 """Lengths that several slots draft together; equal ones are cheapest."""
-_SMALL_CHANCE = 0.1
+_KNOWN_CHANCE = 0.35
+"""Chances of losing up to this are known well enough to be counted on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,10 @@ class Bet:
     """How much more than a plain step it must promise."""
     credit: float
     """Milliseconds that may be lost with it."""
+    doubt: float
+    """The least chance of losing that is believed."""
+    n_free: int
+    """So many tokens may be bet whatever that risks."""
     n: int = 0
     sums: list[float] = field(init=False)
     """Expected tokens of the first n."""
@@ -50,7 +55,8 @@ class Sizing:
     """Fixes the lengths of drafts so that the slots' speeds, multiplied, are as high as can be expected.
 
     For one slot that is its tokens per millisecond. For several it is fair: all of them wait for the draft of one, so
-    it must win more than they lose together.
+    it must win more than they lose together. What must be decoded again anyway after a cut is spent in any case, and
+    must not make a doubtful draft look cheap beside it.
     """
 
     def __init__(self, cost: BatchCost, memory: MemoryCost) -> None:
@@ -65,14 +71,15 @@ class Sizing:
         Since t(width) is neither smooth nor monotonic every measured width is looked at.
         """
         widths = self.cost.curve.widths
-        plain_ms = self.cost((bet.n_pending,))
+        plain_ms = self.cost((1,))
+        sunk_ms = self.cost((bet.n_pending,)) - plain_ms
         best, bet.n = log(bet.margin) - log(plain_ms), 0
         for n in range(1, len(bet.reach) + 1):
             n_rows = bet.n_pending + n
             if n_rows not in widths and n < len(bet.reach):
                 continue
-            ms = self.cost((n_rows,))
-            if self._risk(bet, n, ms - plain_ms, plain_ms) > bet.credit:
+            ms = max(plain_ms, self.cost((n_rows,)) - sunk_ms)
+            if not self._bearable(bet, n, ms - plain_ms, plain_ms):
                 continue
             value = log(1 + bet.sums[n]) - log(ms + self.switch_ms + self._overhead(bet, n, 1))
             if value > best:
@@ -82,14 +89,15 @@ class Sizing:
     def together(self, bets: Sequence[Bet], waiting: Sequence[int]) -> None:
         """Size the bets of several slots; `waiting` are the rows of the slots that have none."""
         n_slots = len(bets) + len(waiting)
-        plain_ms = self.cost([*waiting, *(bet.n_pending for bet in bets)])
+        plain_ms = self.cost((1,) * n_slots)
+        sunk_ms = self.cost([*waiting, *(bet.n_pending for bet in bets)]) - plain_ms
         best, chosen = -n_slots * log(plain_ms), [0] * len(bets)
         for longest in _LENGTHS:
             order = sorted(range(len(bets)), key=lambda i: bets[i].sums[min(longest, len(bets[i].reach))], reverse=True)
             lengths = [0] * len(bets)
             for which in order:
                 lengths[which] = min(longest, len(bets[which].reach))
-                value = self._worth(bets, lengths, waiting, plain_ms)
+                value = self._worth(bets, lengths, waiting, plain_ms, sunk_ms)
                 if value > best:
                     best, chosen = value, list(lengths)
         for bet, n in zip(bets, chosen, strict=True):
@@ -100,29 +108,30 @@ class Sizing:
         others = (1,) * (n_slots - 1)
         return self.cost((*others, 1 + n)) - self.cost((*others, 1))
 
-    def _worth(self, bets: Sequence[Bet], lengths: Sequence[int], waiting: Sequence[int], plain_ms: float) -> float:
+    def _worth(
+        self, bets: Sequence[Bet], lengths: Sequence[int], waiting: Sequence[int], plain_ms: float, sunk_ms: float
+    ) -> float:
         """The logarithm of the slots' speeds, multiplied; no speed at all if a slot could not bear to lose its part."""
         rows = [*waiting, *(bet.n_pending + n for bet, n in zip(bets, lengths, strict=True))]
-        ms = self.cost(rows)
-        share = (ms - plain_ms) / sum(lengths)
+        ms = max(plain_ms, self.cost(rows) - sunk_ms)
+        extra_ms = ms - plain_ms
         ms += self.switch_ms
         value = 0.0
         for bet, n in zip(bets, lengths, strict=True):
             if n:
-                if self._risk(bet, n, share * n, plain_ms) > bet.credit:
+                if not self._bearable(bet, n, extra_ms, plain_ms):
                     return float("-inf")
                 value += log((1 + bet.sums[n]) / bet.margin)
                 ms += self._overhead(bet, n, len(rows))
         return value - len(rows) * log(ms)
 
-    def _risk(self, bet: Bet, n: int, extra_ms: float, plain_ms: float) -> float:
-        """What would be lost; where that is unlikely, times the chance that not even as much is won."""
+    def _bearable(self, bet: Bet, n: int, extra_ms: float, plain_ms: float) -> bool:
+        """Whether the slot can bear what would be lost, times the chance that not even as much is won."""
         even = min(n, ceil(extra_ms / plain_ms))
-        if even == 0:
-            return 0.0
-        chance = 1.0 - bet.reach[even - 1]
-        # Only small chances are known well enough to be counted on.
-        return extra_ms * chance if chance <= _SMALL_CHANCE else extra_ms
+        if n <= bet.n_free or even == 0:
+            return True
+        chance = max(bet.doubt, 1.0 - bet.reach[even - 1])
+        return extra_ms * (chance if chance <= _KNOWN_CHANCE else 1.0) <= bet.credit
 
     def _overhead(self, bet: Bet, n: int, n_slots: int) -> float:
         """Protecting, and if the draft is cut: rewinding and decoding the accepted tokens once more."""
