@@ -162,7 +162,7 @@ def check_tree(cache: StateCache) -> None:
     n_token_bytes = 0
     n_file_bytes = 0
     buffers: set[int] = set()
-    for tree in cache._forest._trees.values():
+    for tree in cache._kept.forest._trees.values():
         assert tree.root.children, "an owner without anything kept"
         for node in tree.root.below():
             _check_node(node)

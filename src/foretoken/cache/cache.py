@@ -14,13 +14,13 @@ from foretoken.cache.anchors import anchors
 from foretoken.cache.archive import Archive
 from foretoken.cache.disk import Disk, Fetch
 from foretoken.cache.find import Finder, Reuse
-from foretoken.cache.forest import Forest, owner_key
+from foretoken.cache.forest import owner_key
+from foretoken.cache.holdings import Holdings
 from foretoken.cache.telling import Telling
 from foretoken.cache.thrift import Thrift
-from foretoken.cache.tier import Newcomer, Tier
+from foretoken.cache.tier import Newcomer
 from foretoken.cache.tree import Bytes, Entry, Match, Node, Tokens
 from foretoken.cache.visits import Visits
-from foretoken.cache.worth import Worth
 from foretoken.config import CacheConfig
 from foretoken.errors import DecodeError
 from foretoken.memory import Memory
@@ -54,13 +54,12 @@ class StateCache:
         self.memory = memory
         self.backend = memory.backend
         self.config = config
-        self.host = Tier(config.n_host_bytes)
+        self._kept = Holdings(self.backend, config.n_host_bytes)
+        self.host = self._kept.host
         self.thrift = Thrift()
         self.n_restored = 0
         """Tokens that were brought back from the host."""
         self._finder = Finder(self.backend)
-        self._worth = Worth(self.backend)
-        self._forest = Forest()
         self._visits = Visits()
         self._turns: dict[SeqId, _Turn] = {}
         self._n_state_bytes = 0
@@ -68,7 +67,7 @@ class StateCache:
         self._telling = Telling()
         self.disk: Disk | None = None
         if archive is not None:
-            self.disk = Disk(archive, config.n_disk_bytes, self._worth)
+            self.disk = self._kept.disk = Disk(archive, config.n_disk_bytes, self._kept.worth)
             self._remember(archive)
 
     @property
@@ -78,7 +77,7 @@ class StateCache:
     @property
     def n_bytes(self) -> int:
         """Everything held on the host, the tokens of the tree included."""
-        return self.host.n_bytes + self._forest.n_token_bytes
+        return self.host.n_bytes + self._kept.forest.n_token_bytes
 
     def counters(self) -> dict[str, float]:
         """What is where, for whoever watches."""
@@ -103,7 +102,7 @@ class StateCache:
 
     def n_kept_bytes(self, seq: SeqId) -> int:
         """Bytes on the host that belong to the text a slot holds."""
-        node = self._forest.pinned(seq)
+        node = self._kept.forest.pinned(seq)
         kept = [entry for above in node.path for entry in above.parts.values()] if node else []
         return sum(entry.n_bytes for entry in kept if entry.data is not None)
 
@@ -111,7 +110,7 @@ class StateCache:
 
     def match(self, owner: str, text: Sequence[Token] | Tokens) -> Match:
         """How a text runs through what is kept for its owner; nothing of anybody else's is looked at."""
-        return self._forest.match(owner_key(owner), np.asarray(text, np.int32))
+        return self._kept.forest.match(owner_key(owner), np.asarray(text, np.int32))
 
     def best(self, match: Match, limit: int) -> Reuse:
         return self._finder.best(match, limit)
@@ -135,7 +134,7 @@ class StateCache:
 
     def _reserve(self, entry: Entry) -> bool:
         """Take the place on the host that an entry will need."""
-        if not self._make_room(Newcomer(entry.n_bytes)):
+        if not self._kept.make_room(Newcomer(entry.n_bytes)):
             return False
         self.host.add(entry, entry.n_bytes)
         return True
@@ -162,7 +161,7 @@ class StateCache:
             log.warning("%s; its text is read again", error)
             self.memory.release(seq)
             for entry in reuse.entries:
-                self._drop(entry)
+                self._kept.drop(entry)
             return 0
         return reuse.position
 
@@ -182,15 +181,15 @@ class StateCache:
     def pin(self, seq: SeqId, owner: str, text: Sequence[Token]) -> None:
         """A slot's own memory now holds this prefix, and nothing that it held before beyond it."""
         since = self._turn(seq).since
-        node = self._node(owner_key(owner), np.asarray(text, np.int32), since) if self.on and text else None
+        node = self._kept.node(owner_key(owner), np.asarray(text, np.int32), since) if self.on and text else None
         if node is not None:
-            self._forest.pin(seq, node)
+            self._kept.forest.pin(seq, node)
         else:
             self.unpin(seq)
 
     def unpin(self, seq: SeqId) -> None:
         """A slot's memory holds nothing that others could use."""
-        self._forest.unpin(seq)
+        self._kept.forest.unpin(seq)
 
     # Keeping
 
@@ -211,10 +210,10 @@ class StateCache:
         if not self.on or not self.backend.recurrent:
             return
         key = owner_key(owner)
-        node = self._node(key, np.asarray(text, np.int32), self._turn(seq).since)
+        node = self._kept.node(key, np.asarray(text, np.int32), self._turn(seq).since)
         if node is None:
             return
-        self._forest.pin(seq, node)
+        self._kept.forest.pin(seq, node)
         if known := node.parts.get("state"):
             self.host.touch(known)
         elif (likely or self.thrift.affordable) and self._pays(seq, node):
@@ -222,7 +221,7 @@ class StateCache:
 
     def _pays(self, seq: SeqId, node: Node) -> bool:
         """Whether copying a state takes less time than reading up to it again."""
-        gain = node.position - self._worth.restorable_above(node)
+        gain = node.position - self._kept.worth.restorable_above(node)
         return self.thrift.pays(gain, self.backend.export_size(seq, "state"), 1.0)
 
     def keep_all(self, seq: SeqId, owner: str, text: Sequence[Token], others_wait: bool) -> bool:
@@ -238,9 +237,9 @@ class StateCache:
         n_bytes = sum(self.backend.export_size(seq, part) for part in self._parts)
         if gain < self.config.gap or not self.thrift.pays(gain, n_bytes, _PAYS):
             return True
-        node = self._node(key, tokens, self._turn(seq).since)
+        node = self._kept.node(key, tokens, self._turn(seq).since)
         if node is not None:
-            self._forest.pin(seq, node)
+            self._kept.forest.pin(seq, node)
             for part in self._parts:
                 if part not in node.parts and not self._export(seq, key, node, part, 1.0):
                     break
@@ -259,11 +258,11 @@ class StateCache:
     def _export(self, seq: SeqId, key: str, node: Node, part: Part, odds: float) -> bool:
         """Copy a part of a sequence to the host, if it may have the room; from there it goes to disk."""
         turn = self._turn(seq)
-        worth = self._worth.of_new(node, part, odds)
-        shorter = self._shorter_cells(node) if part == "cells" else []
-        if not self._make_room(Newcomer(self.backend.export_size(seq, part), worth, turn.since, shorter)):
+        worth = self._kept.worth.of_new(node, part, odds)
+        shorter = self._kept.shorter_cells(node) if part == "cells" else []
+        if not self._kept.make_room(Newcomer(self.backend.export_size(seq, part), worth, turn.since, shorter)):
             return False
-        self._replace(shorter, self.disk is None)
+        self._kept.replace(shorter, self.disk is None)
         started = time.perf_counter()
         data = self.backend.export(seq, part)
         self.thrift.copied(data.nbytes, (time.perf_counter() - started) * 1e3)
@@ -271,11 +270,11 @@ class StateCache:
             self._n_state_bytes = data.nbytes
             if odds == 1.0:
                 self._supersede(node, turn.start)
-        entry = self._attach(node, Entry(node, part, data.nbytes, data, odds=odds))
+        entry = self._kept.attach(node, Entry(node, part, data.nbytes, data, odds=odds))
         self.host.add(entry, data.nbytes)
         if self.disk is not None and (victims := self.disk.victims(entry, turn.since)) is not None:
             for other in victims:
-                self._leave_disk(other)
+                self._kept.leave_disk(other)
             self.disk.write(entry, key)
         return True
 
@@ -289,23 +288,6 @@ class StateCache:
     def _turn(self, seq: SeqId) -> _Turn:
         return self._turns.get(seq, _Turn())
 
-    def _attach(self, node: Node, entry: Entry) -> Entry:
-        node.parts[entry.part] = entry
-        if entry.part == "cells":
-            node.count_source(1)
-        return entry
-
-    def _shorter_cells(self, node: Node) -> list[Entry]:
-        """Cells of a longer text hold those of its beginnings."""
-        if not self.backend.cells_complete:
-            return []
-        kept = [above.parts.get("cells") for above in list(node.path)[1:]]
-        return [cells for cells in kept if cells is not None and not cells.n_users]
-
-    def _replace(self, shorter: Sequence[Entry], for_good: bool) -> None:
-        for cells in shorter:
-            self._drop(cells) if for_good else self._leave_host(cells)
-
     # Disk
 
     def collect(self) -> None:
@@ -318,23 +300,23 @@ class StateCache:
             if not sound:
                 self.disk.forget(entry)
                 if entry.data is None:
-                    self._drop(entry)
+                    self._kept.drop(entry)
             elif entry.part == "cells":
                 # Only now: had the machine stopped before, the shorter ones would have been all there was.
-                self._replace(self._shorter_cells(entry.node), for_good=True)
+                self._kept.replace(self._kept.shorter_cells(entry.node), for_good=True)
 
     def _remember(self, archive: Archive) -> None:
         """Put what is on disk from before into the tree."""
         assert self.disk is not None
         for found in archive.scan():
-            node = self._node(found.owner, found.tokens, None)
+            node = self._kept.node(found.owner, found.tokens, None)
             if node is None or found.part in node.parts:
                 archive.remove(found.path)
                 continue
-            entry = self._attach(node, Entry(node, found.part, found.n_bytes, None, found.path))
+            entry = self._kept.attach(node, Entry(node, found.part, found.n_bytes, None, found.path))
             self.disk.tier.add(entry, found.n_file_bytes)
-        for entry in self.disk.tier.victims(Newcomer(0), self._worth.on_disk) or ():
-            self._leave_disk(entry)
+        for entry in self.disk.tier.victims(Newcomer(0), self._kept.worth.on_disk) or ():
+            self._kept.leave_disk(entry)
 
     def flush(self, seconds: float) -> None:
         """Wait until what is kept is on disk."""
@@ -344,44 +326,3 @@ class StateCache:
     def close(self) -> None:
         if self.disk is not None:
             self.disk.archive.close()
-
-    # Forgetting
-
-    def _make_room(self, newcomer: Newcomer) -> bool:
-        victims = self.host.victims(newcomer, self._worth.on_host, self._forest.n_token_bytes)
-        for entry in victims or ():
-            self._leave_host(entry)
-        return victims is not None
-
-    def _leave_host(self, entry: Entry) -> None:
-        self.host.drop(entry)
-        entry.data = None
-        if entry.file is None:
-            self._drop(entry)
-
-    def _leave_disk(self, entry: Entry) -> None:
-        assert self.disk is not None
-        self.disk.forget(entry)
-        if entry.data is None:
-            self._drop(entry)
-
-    def _drop(self, entry: Entry) -> None:
-        """Forget an entry for good."""
-        self.host.drop(entry)
-        entry.data = None
-        if self.disk is not None:
-            self.disk.forget(entry)
-        node = entry.node
-        if node.parts.get(entry.part) is not entry:
-            return
-        del node.parts[entry.part]
-        if entry.part == "cells":
-            node.count_source(-1)
-        self._forest.prune(node)
-
-    def _node(self, key: str, text: Tokens, since: int | None) -> Node | None:
-        """The node of a prefix, made if there is room for its tokens."""
-        n_new = len(text) - self._forest.match(key, text).depth
-        if n_new and not self._make_room(Newcomer(n_new * text.itemsize, since=since)):
-            return None
-        return self._forest.insert(key, text)

@@ -57,7 +57,7 @@ class _Trust:
 
 @dataclass(slots=True)
 class Acceptance:
-    """Turns confidences into probabilities, by drafter, confidence and how many tokens were right before, and by session."""
+    """Turns confidences into probabilities, by drafter, confidence and tokens right before, and by session."""
 
     _buckets: dict[tuple[str, int, int], _Bucket] = field(default_factory=dict)
     _trust: dict[tuple[SeqId, str], _Trust] = field(default_factory=dict)

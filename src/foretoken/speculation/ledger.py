@@ -7,7 +7,7 @@ from typing import ClassVar
 
 MAX_LOSS = 0.01
 """The share of a request's time that speculation may lose."""
-STAKE_STEPS = 0.5
+STAKE_STEPS = 0.35
 """Plain steps that a request may risk before it has earned anything."""
 
 

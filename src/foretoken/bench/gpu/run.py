@@ -30,7 +30,6 @@ from foretoken.models import DEFAULT, path_of
 _BITS = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 33, 48, 64)
 _SHORT, _LONG = 1024, 16384
 EMBEDDED = "embedded"
-_PATIENCE_S = 300.0
 
 
 class Keeper:
@@ -66,21 +65,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.ERROR)
     keeper = Keeper(options.out, time.monotonic() + options.seconds)
     names = options.models.split(",")
-    with _writing([name for name in names if name != EMBEDDED], options):
+    with _writing([name for name in names if name != EMBEDDED], options) as writers:
         for name in names:
-            measure(keeper, name, options)
+            path = options.embedded if name == EMBEDDED else _written(_path(name, options), writers[name])
+            measure(keeper, name, path, options)
 
 
 @contextmanager
-def _writing(names: Sequence[str], options: argparse.Namespace) -> Iterator[None]:
+def _writing(names: Sequence[str], options: argparse.Namespace) -> Iterator[dict[str, Process]]:
     """The models of later turns are written while earlier ones are measured."""
-    writers = [Process(target=shapes.write, args=(_path(name, options), name, options.vocabulary)) for name in names]
-    for writer in writers:
+    writers = {
+        name: Process(target=shapes.write, args=(_path(name, options), name, options.vocabulary)) for name in names
+    }
+    for writer in writers.values():
         writer.start()
     try:
-        yield
+        yield writers
     finally:
-        for writer in writers:
+        for writer in writers.values():
             writer.join()
 
 
@@ -89,9 +91,8 @@ def _path(name: str, options: argparse.Namespace) -> Path:
     return path
 
 
-def measure(keeper: Keeper, name: str, options: argparse.Namespace) -> None:
+def measure(keeper: Keeper, name: str, path: Path, options: argparse.Namespace) -> None:
     """All parts for one model: a shape, or the embedded model, which says what it likes."""
-    path = options.embedded if name == EMBEDDED else _written(_path(name, options))
     config = EngineConfig(ModelConfig(path), n_ctx=options.context, n_threads=4, memory=options.memory)
     started = time.monotonic()
     with Model(config.model) as model:
@@ -191,13 +192,12 @@ def _first(recording: Recording, n: int) -> Recording:
     return replace(recording, cases=recording.cases[:n], answers=recording.answers[:n])
 
 
-def _written(path: Path) -> Path:
+def _written(path: Path, writer: Process) -> Path:
     """Wait for a model that another process is writing."""
-    deadline = time.monotonic() + _PATIENCE_S
     while not path.exists():
-        if time.monotonic() > deadline:
-            raise ForetokenError(f"{path} was not written within {_PATIENCE_S:.0f} s")
-        time.sleep(0.2)
+        writer.join(0.2)
+        if writer.exitcode:
+            raise ForetokenError(f"{path} could not be written: see above")
     return path
 
 
