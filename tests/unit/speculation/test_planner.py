@@ -288,7 +288,7 @@ def test_a_drafter_that_loses_rests_longer_each_time() -> None:
 
 def test_stakes_grow_with_what_was_earned() -> None:
     ledger = Ledger()
-    assert ledger.stake_ms(10) == 5
+    assert ledger.stake_ms(10) == 3.5
     ledger.enter("a", 100)
     ledger.spend(50)
     assert ledger.stake_ms(10) == pytest.approx(5 + 50 + 0.5)
