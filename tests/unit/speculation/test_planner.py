@@ -291,7 +291,7 @@ def test_stakes_grow_with_what_was_earned() -> None:
     assert ledger.stake_ms(10) == 3.5
     ledger.enter("a", 100)
     ledger.spend(50)
-    assert ledger.stake_ms(10) == pytest.approx(5 + 50 + 0.5)
+    assert ledger.stake_ms(10) == pytest.approx(3.5 + 50 + 0.5)
     ledger.enter("a", -200)
     assert ledger.stake_ms(10) < 0
 
