@@ -29,12 +29,15 @@ SMALL_ON_CPU = {
 }
 LARGE_ON_CPU = {1: 39.0, 2: 66, 3: 93, 4: 81, 6: 117, 8: 174, 12: 269, 16: 268, 24: 522, 32: 422, 48: 666, 64: 882}
 LARGE_ON_GPU = {1: 11.7, 2: 12.8, 4: 17.6, 8: 25.5, 9: 23.5, 16: 24.8, 24: 28.4, 32: 31.4, 64: 42.5, 128: 68.7}
+# As drafts come, each step unlike the one before it: no draft is cheap, a long one costs hardly more than a short one.
+SMALL_ON_GPU = {1: 1.74, 2: 4.97, 4: 5.36, 8: 5.18, 9: 6.24, 16: 6.40, 32: 7.07, 48: 8.07, 64: 8.95, 128: 13.7}
 FORK = MemoryCost(0.03, 0.03, replays=True)
 TRIM = MemoryCost(0.0, 0.01)
 MACHINES = {
     "small hybrid, CPU": Machine(SMALL_ON_CPU, FORK),
     "large hybrid, CPU": Machine(LARGE_ON_CPU, FORK),
     "large hybrid, GPU": Machine(LARGE_ON_GPU, FORK),
+    "small hybrid, GPU": Machine(SMALL_ON_GPU, FORK, aftermath_ms=2.4),
     "small attention, CPU": Machine(SMALL_ON_CPU, TRIM),
 }
 N_ANSWER = 400
@@ -63,7 +66,9 @@ def rehearse(machine: Machine, name: str, n_slots: int, seed: int = 0) -> Outcom
 @pytest.mark.parametrize("n_slots", [1, 4])
 @pytest.mark.parametrize("machine", MACHINES)
 def test_text_that_repeats_nothing_is_not_slower(machine: str, n_slots: int) -> None:
-    assert rehearse(MACHINES[machine], "nothing repeats", n_slots).ratio >= 0.985
+    # A few words of this text are so frequent that drafters go on offering: asking takes 3% of the shortest steps.
+    least = 0.965 if machine == "small hybrid, GPU" else 0.985
+    assert rehearse(MACHINES[machine], "nothing repeats", n_slots).ratio >= least
 
 
 @pytest.mark.parametrize("n_slots", [1, 4])
@@ -74,6 +79,15 @@ def test_edits_are_faster(machine: str, change: str, n_slots: int) -> None:
     assert outcome.ratio > 1.0
     if change == "unchanged":
         assert outcome.share_of_limit >= 0.75
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_every_request_of_many_is_faster(machine: str) -> None:
+    """What asking costs, and what the request before it left behind, must not keep one from ever betting."""
+    rehearsal = Rehearsal(MACHINES[machine], [CopyDrafter(), SuffixDrafter()])
+    texts_ = [(stream.prompt, stream.answer[:N_ANSWER]) for stream in texts("unchanged")]
+    shares = [rehearsal.answer([text], f"owner {i}").share_of_limit for i, text in enumerate(texts_ * 2)]
+    assert min(shares) >= 0.6, shares
 
 
 def test_a_noisy_machine_does_not_mislead_the_planner() -> None:

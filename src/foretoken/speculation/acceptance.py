@@ -14,6 +14,8 @@ _PRIOR = 4.0
 """Weight, in judged tokens, of the drafter's own word before anything is known."""
 _STREAKS = ((2, 4.0), (5, 3.0), (12, 2.0), (1 << 30, 1.5))
 """Runs of right tokens, and how many times its own doubt a drafter is doubted in them before anything is known."""
+_RISKS = (0.25, 0.2, 0.1, 0.05)
+"""The chance that is always reckoned with in such a run that not even the first token is right."""
 _MEMORY = 0.98
 """What a bucket keeps of its past with every new token: the last fifty decide."""
 _SESSION_MEMORY = 0.75
@@ -68,20 +70,23 @@ class Acceptance:
         found: list[float] = []
         # Doubt sits where a draft begins: whether this is the place at all.
         trust = self._trusted(seq, draft.source)
-        total = trust.factor
-        known: dict[tuple[float, int], float] = {}
+        total, run, latest, p = trust.factor, _run(trust.streak), -1.0, 0.0
         for n_right, stated in enumerate(draft.confidence, trust.streak):
-            kind = (stated, _run(n_right))
-            p = known.get(kind)
-            if p is None:
-                bucket = self._buckets.get((draft.source, kind[1], self._doubt(stated)))
-                expected = _believed(*kind)
-                known[kind] = p = min(_SURE, expected if bucket is None else bucket.probability(expected))
+            # This happens at every step, for every token of every offer.
+            if n_right >= _STREAKS[run][0]:
+                run, latest = run + 1, -1.0
+            if stated != latest:
+                latest, p = stated, self._chance(draft.source, run, stated)
             total *= p
             if total < _HOPELESS:
                 break
             found.append(total)
         return found
+
+    def _chance(self, source: str, run: int, stated: float) -> float:
+        bucket = self._buckets.get((source, run, self._doubt(stated)))
+        expected = _believed(stated, run)
+        return min(_SURE, expected if bucket is None else bucket.probability(expected))
 
     def learn(self, seq: SeqId, offer: Draft, emitted: Sequence[Token]) -> None:
         """Compare an offer with what was said instead, verified or not: to look costs nothing."""
@@ -97,6 +102,10 @@ class Acceptance:
                 trust.streak = 0
                 return
             trust.streak += 1
+
+    def risk(self, seq: SeqId, source: str) -> float:
+        """The least chance of a drafter's being wrong that is believed in this session."""
+        return _RISKS[_run(self._trusted(seq, source).streak)]
 
     def forget(self, seq: SeqId) -> None:
         """A session is over."""

@@ -22,9 +22,6 @@ _MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 _MARGIN_UNPROVEN = 1.4
 """Likewise for a slot that has earned nothing yet."""
-_DOUBT = 0.05
-_DOUBT_UNPROVEN = 0.25
-"""The chance of losing a draft that is always reckoned with, and that of a slot that has earned nothing yet."""
 
 
 class AdaptivePlanner:
@@ -94,6 +91,7 @@ class AdaptivePlanner:
 
     def end(self, seq: SeqId) -> None:
         self._ledgers.pop(seq, None)
+        self._aftermath.forget(seq)
         self.acceptance.forget(seq)
         self._rests = {key: rest for key, rest in self._rests.items() if key[0] != seq}
         self._silences = {key: silence for key, silence in self._silences.items() if key[0] != seq}
@@ -102,7 +100,7 @@ class AdaptivePlanner:
         """The offer that would win the most if this slot were alone."""
         ask = proposal.ask
         ledger = self._ledger(ask.seq)
-        margin, doubt = (_MARGIN, _DOUBT) if ledger.balance_ms > 0 else (_MARGIN_UNPROVEN, _DOUBT_UNPROVEN)
+        margin = _MARGIN if ledger.won_ms > 0 else _MARGIN_UNPROVEN
         stake = ledger.stake_ms(plain_ms)
         bets = []
         for offer in proposal.offers:
@@ -113,7 +111,8 @@ class AdaptivePlanner:
             if reach:
                 n_min = self._n_min if ask.n_min is None else ask.n_min
                 n_free = _SMALL_BET if reach[0] >= _PROVEN else 0
-                bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, doubt, n_free))
+                risk = self.acceptance.risk(ask.seq, offer.source)
+                bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, risk, n_free))
         return max(bets, key=self._sizing.alone, default=None)
 
     def _wonder(self, bets: Sequence[Bet]) -> None:
@@ -147,13 +146,13 @@ class AdaptivePlanner:
             earned = self._earned(verdict, step.rows[seq], plain_ms, n_slots) - extra_ms if verdict.draft else 0.0
             for source in {verdict.draft.source, *spent} if verdict.draft else spent:
                 judged = bool(verdict.draft) and source == verdict.draft.source
-                saved = (earned if judged else 0.0) - spent.get(source, 0.0)
-                self._enter(seq, source, saved)
-                self._back_off(seq, source).enter(saved, plain_ms, judged)
+                won, asked = earned if judged else 0.0, spent.get(source, 0.0)
+                self._enter(seq, source, won, asked)
+                self._back_off(seq, source).enter(won - asked, plain_ms, judged)
 
-    def _enter(self, seq: SeqId, source: str, saved_ms: float) -> None:
-        self._ledger(seq).enter(source, saved_ms)
-        self._balances.setdefault(source, Balance()).enter(saved_ms)
+    def _enter(self, seq: SeqId, source: str, won_ms: float, asked_ms: float = 0.0) -> None:
+        self._ledger(seq).enter(source, won_ms, asked_ms)
+        self._balances.setdefault(source, Balance()).enter(won_ms - asked_ms)
 
     def _earned(self, verdict: Verdict, n_rows: int, plain_ms: float, n_slots: int) -> float:
         """Accepted tokens at the price of plain steps, less what a cut makes the next step do again."""

@@ -33,3 +33,7 @@ class Aftermath:
         self._share = max(0.0, self._share + _NEWS * (share - self._share))
         self.latest_ms = max(0.0, share) * expected_ms
         return before
+
+    def forget(self, seq: SeqId) -> None:
+        """A request is over: the next one in its slot is not charged for its last draft."""
+        self._before = {other: source for other, source in self._before.items() if other != seq}

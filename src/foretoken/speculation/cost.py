@@ -23,7 +23,6 @@ class StepCost:
             raise ValueError("a cost table must begin with width 1")
         self._table = dict(sorted(table.items()))
         self._widths = list(self._table)
-        self._known = frozenset(self._widths)
         self._drift = 1.0
         self._seen: dict[int, int] = {}
         self._memo: dict[int, float] = {}
@@ -33,9 +32,9 @@ class StepCost:
         return self._base(n_rows) * self._drift
 
     @property
-    def widths(self) -> frozenset[int]:
+    def widths(self) -> Sequence[int]:
         """The widths that were measured: between them nothing can be cheaper than at their ends."""
-        return self._known
+        return self._widths
 
     def table(self) -> dict[int, float]:
         """Expected milliseconds at every measured width, now."""
@@ -53,8 +52,9 @@ class StepCost:
             self._memo.clear()
 
     def plausible(self, n_rows: int, ms: float) -> float:
-        """A measured time without what must have been a hiccup of the machine."""
-        return min(ms, _SURPRISE * self(n_rows))
+        """A measured time without what must have been a hiccup of the machine, or of its clock."""
+        expected = self(n_rows)
+        return max(expected / _SURPRISE, min(ms, _SURPRISE * expected))
 
     def _base(self, n_rows: int) -> float:
         if n_rows not in self._memo:
@@ -98,7 +98,8 @@ class BatchCost:
 
     def plausible(self, rows: Sequence[int], ms: float) -> float:
         """A measured time without what must have been a hiccup of the machine."""
-        return min(ms, _SURPRISE * self(rows))
+        expected = self(rows)
+        return max(expected / _SURPRISE, min(ms, _SURPRISE * expected))
 
     def _by_curve(self, rows: Sequence[int]) -> float:
         if len(rows) == 1 or not self._in_passes:

@@ -16,6 +16,8 @@ class Ledger:
     """The account of one request: positive is time saved."""
 
     balance_ms: float = 0.0
+    won_ms: float = 0.0
+    """By verified drafts alone: what asking costs must not keep a request from ever betting."""
     elapsed_ms: float = 0.0
     by_drafter: dict[str, float] = field(default_factory=dict)
 
@@ -23,14 +25,16 @@ class Ledger:
         """A step of the request took this long."""
         self.elapsed_ms += step_ms
 
-    def enter(self, source: str, saved_ms: float) -> None:
-        """Book what a drafter saved, or lost, in one step."""
+    def enter(self, source: str, won_ms: float, asked_ms: float = 0.0) -> None:
+        """Book what a drafter's draft won, or lost, in one step, and what asking it took."""
+        saved_ms = won_ms - asked_ms
+        self.won_ms += won_ms
         self.balance_ms += saved_ms
         self.by_drafter[source] = self.by_drafter.get(source, 0.0) + saved_ms
 
     def stake_ms(self, plain_ms: float) -> float:
-        """What may be risked now: half of what was earned, a share of the time spent, a little to begin with."""
-        earned = self.balance_ms / 2 if self.balance_ms > 0 else self.balance_ms
+        """What may be risked now: half of what was won, a share of the time spent, a little to begin with."""
+        earned = self.won_ms / 2 if self.won_ms > 0 else self.won_ms
         return earned + MAX_LOSS * self.elapsed_ms + STAKE_STEPS * plain_ms
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import ceil, log
@@ -39,7 +39,7 @@ class Bet:
     """How much more than a plain step it must promise."""
     credit: float
     """Milliseconds that may be lost with it."""
-    doubt: float
+    risk: float
     """The least chance of losing that is believed."""
     n_free: int
     """So many tokens may be bet whatever that risks."""
@@ -70,21 +70,25 @@ class Sizing:
 
         Since t(width) is neither smooth nor monotonic every measured width is looked at.
         """
-        widths = self.cost.curve.widths
-        plain_ms = self.cost((1,))
-        sunk_ms = self.cost((bet.n_pending,)) - plain_ms
+        cost = self.cost.curve
+        plain_ms = cost(1)
+        sunk_ms = cost(bet.n_pending) - plain_ms
         best, bet.n = log(bet.margin) - log(plain_ms), 0
-        for n in range(1, len(bet.reach) + 1):
-            n_rows = bet.n_pending + n
-            if n_rows not in widths and n < len(bet.reach):
-                continue
-            ms = max(plain_ms, self.cost((n_rows,)) - sunk_ms)
-            if not self._bearable(bet, n, ms - plain_ms, plain_ms):
-                continue
-            value = log(1 + bet.sums[n]) - log(ms + self.switch_ms + self._overhead(bet, n, 1))
-            if value > best:
-                best, bet.n = value, n
+        for n in self._lengths(bet):
+            ms = max(plain_ms, cost(bet.n_pending + n) - sunk_ms) + self.switch_ms
+            if self._bearable(bet, n, ms - plain_ms, plain_ms):
+                value = log((1 + bet.sums[n]) / (ms + self._overhead(bet, n, 1)))
+                if value > best:
+                    best, bet.n = value, n
         return best
+
+    def _lengths(self, bet: Bet) -> Iterator[int]:
+        """Those that make a width that was measured, and the whole."""
+        longest = len(bet.reach)
+        for width in self.cost.curve.widths:
+            if bet.n_pending < width < bet.n_pending + longest:
+                yield width - bet.n_pending
+        yield longest
 
     def together(self, bets: Sequence[Bet], waiting: Sequence[int]) -> None:
         """Size the bets of several slots; `waiting` are the rows of the slots that have none."""
@@ -105,6 +109,8 @@ class Sizing:
 
     def replay_ms(self, n: int, n_slots: int) -> float:
         """What it adds to a plain step that `n` tokens of one slot are decoded in it once more."""
+        if n_slots == 1:
+            return self.cost.curve(1 + n) - self.cost.curve(1)
         others = (1,) * (n_slots - 1)
         return self.cost((*others, 1 + n)) - self.cost((*others, 1))
 
@@ -113,9 +119,8 @@ class Sizing:
     ) -> float:
         """The logarithm of the slots' speeds, multiplied; no speed at all if a slot could not bear to lose its part."""
         rows = [*waiting, *(bet.n_pending + n for bet, n in zip(bets, lengths, strict=True))]
-        ms = max(plain_ms, self.cost(rows) - sunk_ms)
+        ms = max(plain_ms, self.cost(rows) - sunk_ms) + self.switch_ms
         extra_ms = ms - plain_ms
-        ms += self.switch_ms
         value = 0.0
         for bet, n in zip(bets, lengths, strict=True):
             if n:
@@ -130,7 +135,7 @@ class Sizing:
         even = min(n, ceil(extra_ms / plain_ms))
         if n <= bet.n_free or even == 0:
             return True
-        chance = max(bet.doubt, 1.0 - bet.reach[even - 1])
+        chance = max(bet.risk, 1.0 - bet.reach[even - 1])
         return extra_ms * (chance if chance <= _KNOWN_CHANCE else 1.0) <= bet.credit
 
     def _overhead(self, bet: Bet, n: int, n_slots: int) -> float:

@@ -39,7 +39,7 @@ def length(plan: dict[int, Draft], seq: int = 0) -> int:
 
 def earn(p: AdaptivePlanner, seq: int = 0) -> None:
     """Give a slot credit and its drafters a good name, so that only expectations decide."""
-    p._ledger(seq).balance_ms = 1e6
+    p._ledger(seq).won_ms = 1e6
     for source in ("a", "b", "good", "poor", *"0123"):
         p.acceptance._trusted(seq, source).streak = 50
 
