@@ -65,6 +65,14 @@ def _ask(url: str, number: int) -> dict[str, object]:
     return {"number": number, "status": answer.status_code, **answer.json()}
 
 
+def test_an_engine_that_dies_of_its_build_says_what_to_do(model_path: Path) -> None:
+    with running(model_path, n_ctx=512) as server:
+        os.kill(server.worker.pid, signal.SIGILL)
+        wait_until(lambda: server.worker.state == "restarting", "the death to be noticed", 5)
+        assert "SIGILL (libllama was built for another processor" in httpx.get(f"{server.url}/health").text
+        wait_until(server.healthy, "the recovery", 15)
+
+
 def test_killing_the_worker_under_load(model_path: Path) -> None:
     """Running requests fail with a reason, waiting ones are answered, and rightly, by the next worker."""
     with running(model_path, n_ctx=1024) as server, ThreadPoolExecutor(12) as pool:

@@ -21,6 +21,10 @@ _INPUT, _OUTPUT, _ERRORS = range(3)
 _TAIL = 30
 _END_SECONDS = 2.0
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+_HINTS = {
+    "SIGKILL": " (out of memory, or killed by hand)",
+    "SIGILL": " (libllama was built for another processor, or miscompiled: build it anew, see docs/operations.md)",
+}
 _LIBRARY = "foretoken.libllama"
 _WORDS_OF_DEATH = ("GGML_ASSERT", "ggml_abort", "error", "Error", "failed")
 
@@ -178,6 +182,5 @@ class Process(asyncio.SubprocessProtocol):
         said = next((line for word in _WORDS_OF_DEATH for line in self._tail if word in line), None)
         if code < 0:
             name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
-            hint = " (out of memory, or killed by hand)" if name == "SIGKILL" else ""
-            return f"{name}{hint}" + (f": {said}" if said else "")
+            return name + _HINTS.get(name, "") + (f": {said}" if said else "")
         return f"exit code {code}" + (f": {said}" if said else "")
