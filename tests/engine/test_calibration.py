@@ -39,6 +39,15 @@ def test_it_is_measured_once(assembly: Assembly, tmp_path: Path) -> None:
     assert len(stored(tmp_path)) == 1
 
 
+def test_widths_are_timed_behind_a_long_context_too(assembly: Assembly) -> None:
+    table = calibration.measure(assembly.context, assembly.memory)
+    n_past, behind = calibration.measure_behind(assembly.context, assembly.memory, table)
+    assert n_past == 256 - 64, "as much as the context holds"
+    assert list(behind) == [1, 2, 4, 8, 16, 32, 64]
+    assert all(ms > 0 for ms in behind.values())
+    assert assembly.context.length(0) == 0, "nothing is left in the context"
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"ms": 3}', '{"ms": {"a": "b"}}', "\x00"])
 def test_a_broken_memory_of_it_is_ignored(
     content: str, assembly: Assembly, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -15,7 +15,7 @@ from foretoken.cli.results import finish
 from foretoken.cli.settings import show_library_log
 from foretoken.config import EngineConfig
 from foretoken.engine.assembly import Assembly, assemble, try_memories
-from foretoken.engine.calibration import bit_classes, calibrated
+from foretoken.engine.calibration import bit_classes, calibrated, measure_behind
 
 _PLOT_WIDTH = 40
 
@@ -34,6 +34,8 @@ def calibrate(config: EngineConfig, as_json: options.Json = False, out: options.
         try:
             status.update("timing decodes by width")
             table = calibrated(assembly, again=True)
+            status.update("timing decodes behind a long context")
+            n_past, behind = measure_behind(assembly.context, assembly.memory, table)
             status.update("comparing bits by width")
             classes = bit_classes(assembly.context, assembly.memory, list(table))
             status.update("taking tokens back")
@@ -42,22 +44,27 @@ def calibrate(config: EngineConfig, as_json: options.Json = False, out: options.
                 "machine": machine.describe(),
                 "model": assembly.model.name,
                 "ms": table,
+                "behind": {"tokens": n_past, "ms": behind},
                 "bit_classes": classes,
                 "memories": [dataclasses.asdict(trial) for trial in memories],
             }
-            shown = [_widths(assembly, table, classes)]
+            shown = [_widths(assembly, table, classes, n_past, behind)]
         finally:
             assembly.close()
     finish(record, shown, as_json, out)
 
 
-def _widths(assembly: Assembly, table: dict[int, float], classes: list[list[int]]) -> Table:
+def _widths(
+    assembly: Assembly, table: dict[int, float], classes: list[list[int]], n_past: int, behind: dict[int, float]
+) -> Table:
     """One row per width: its time, its price in plain steps, rows per plain step, and a bar."""
-    shown = Table("rows", "ms", "t(rows)/t(1)", "rows per t(1)", "bits", "", title=assembly.describe())
+    long = f"ms behind {n_past:,} tokens"
+    shown = Table("rows", "ms", long, "t(rows)/t(1)", "rows per t(1)", "bits", "", title=assembly.describe())
     best = max(width * table[1] / ms for width, ms in table.items())
     for width, ms in table.items():
         gain = width * table[1] / ms
         label = next(chr(ord("A") + i) for i, members in enumerate(classes) if width in members)
         bar = "█" * round(gain / best * _PLOT_WIDTH)
-        shown.add_row(str(width), f"{ms:.2f}", f"{ms / table[1]:.2f}", f"{gain:.2f}", label, bar)
+        after = f"{behind[width]:.2f}" if width in behind else ""
+        shown.add_row(str(width), f"{ms:.2f}", after, f"{ms / table[1]:.2f}", f"{gain:.2f}", label, bar)
     return shown

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from foretoken import machine
@@ -24,6 +24,10 @@ _BUDGET_S = 12.0
 _HEAD_BYTES = 1 << 20
 _CONTEXT = 16
 """Tokens before the row whose bits are compared."""
+_LONG = 4096
+_LONG_WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+_READING_S = 4.0
+"""What reading a long context may take; behind as much of it as that allows widths are timed once more."""
 
 
 def calibrated(assembly: Assembly, again: bool = False) -> dict[int, float]:
@@ -64,6 +68,26 @@ def measure(backend: Backend, memory: Memory, widths: Sequence[int] = WIDTHS) ->
     memory.release(0)
     # Noise only ever adds: the fastest is the truest.
     return {width: min(times) for width, times in samples.items() if times}
+
+
+def measure_behind(backend: Backend, memory: Memory, table: Mapping[int, float]) -> tuple[int, dict[int, float]]:
+    """t(width) behind a long context, and how long it is; `table` says what widths cost behind none."""
+    widest = max(table)
+    affordable = int(_READING_S * 1e3 / (table[widest] / widest))
+    n_past = min(_LONG, affordable, backend.n_ctx - widest)
+    memory.release(0)
+    for start in range(0, n_past, widest):
+        _timed(backend, start, min(widest, n_past - start))
+    found: dict[int, float] = {}
+    for width in [width for width in _LONG_WIDTHS if width in table]:
+        times = []
+        for _ in range(_ROUNDS):
+            memory.protect(0, n_past, width)
+            times.append(_timed(backend, n_past, width))
+            memory.rewind(0, n_past)
+        found[width] = min(times)
+    memory.release(0)
+    return n_past, found
 
 
 def bit_classes(backend: Backend, memory: Memory, widths: Sequence[int]) -> list[list[int]]:

@@ -35,6 +35,8 @@ class Guard:
         self.instant = bool(getattr(drafter, "instant", False))
         self.total = DrafterStatistics()
         self.enabled = True
+        # Asked once: to look for a protocol's methods takes as long as drafting.
+        self._reader = drafter if isinstance(drafter, Reader) else None
         self._n_vocab = n_vocab
         self._end_tokens = end_tokens
         self._clock = clock
@@ -63,9 +65,8 @@ class Guard:
         return drafts
 
     def read(self, spans: Sequence[Span]) -> None:
-        drafter = self.drafter
-        if self.enabled and isinstance(drafter, Reader):
-            self._timed("read", self.total.read, lambda: drafter.read(spans))
+        if self.enabled and (reader := self._reader) is not None:
+            self._timed("read", self.total.read, lambda: reader.read(spans))
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         self._timed("accept", self.total.accept, lambda: self.drafter.accept(seq, verdict))

@@ -11,7 +11,7 @@ from foretoken.speculation.base import Draft
 from foretoken.speculation.cost import BatchCost
 from foretoken.types import SeqId
 
-_LENGTHS = (1, 2, 3, 5, 7, 9, 11, 15, 19, 23, 27, 31, 39, 47, 63)
+_LENGTHS = (1, 2, 3, 5, 7, 11, 15, 19, 27, 39, 63)
 """Lengths that several slots draft together; equal ones are cheapest."""
 _KNOWN_CHANCE = 0.35
 """Chances of losing up to this are known well enough to be counted on."""
@@ -96,6 +96,7 @@ class Sizing:
         plain_ms = self.cost((1,) * n_slots)
         sunk_ms = self.cost([*waiting, *(bet.n_pending for bet in bets)]) - plain_ms
         best, chosen = -n_slots * log(plain_ms), [0] * len(bets)
+        wholes = [len(bet.reach) for bet in bets]
         for longest in _LENGTHS:
             order = sorted(range(len(bets)), key=lambda i: bets[i].sums[min(longest, len(bets[i].reach))], reverse=True)
             lengths = [0] * len(bets)
@@ -104,6 +105,8 @@ class Sizing:
                 value = self._worth(bets, lengths, waiting, plain_ms, sunk_ms)
                 if value > best:
                     best, chosen = value, list(lengths)
+            if lengths == wholes:
+                break
         for bet, n in zip(bets, chosen, strict=True):
             bet.n = n
 
