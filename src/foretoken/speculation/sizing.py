@@ -11,7 +11,7 @@ from foretoken.speculation.base import Draft
 from foretoken.speculation.cost import BatchCost
 from foretoken.types import SeqId
 
-_LENGTHS = (1, 2, 3, 5, 7, 11, 15, 19, 27, 39, 63)
+_LENGTHS = (1, 2, 3, 5, 7, 11, 15, 19, 27, 31, 47, 63)
 """Lengths that several slots draft together; equal ones are cheapest."""
 _KNOWN_CHANCE = 0.35
 """Chances of losing up to this are known well enough to be counted on."""
