@@ -16,8 +16,13 @@ BINDING := llama-cpp-python==0.3.36
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Written anew only when it changes: then, and not at every change of this file, libllama is built again.
+$(VENV)/build: FORCE | $(BIN)/python
+	@echo '$(BINDING) $(TRIM)' | cmp -s - $@ || echo '$(BINDING) $(TRIM)' > $@
+FORCE:
+
 # pip says nothing for minutes while it compiles: show the compiler's own counter, keep the log.
-$(VENV)/libllama: Makefile | $(BIN)/python
+$(VENV)/libllama: $(VENV)/build | $(BIN)/python
 	@echo "installing $(BINDING) (built from source once: about 4 minutes on 2 cores)"
 	@set -o pipefail; CMAKE_ARGS="$(TRIM) $(CMAKE_ARGS)" $(BIN)/python -m pip install --disable-pip-version-check \
 	  --verbose --force-reinstall --no-cache-dir $(BINDING) 2>&1 | tee $(VENV)/libllama.log | { grep --line-buffered -oE '^ *\[[0-9]+/[0-9]+\]|^Successfully.*' || true; } \
