@@ -103,9 +103,9 @@ class Acceptance:
                 return
             trust.streak += 1
 
-    def risk(self, seq: SeqId, source: str) -> float:
-        """The least chance of a drafter's being wrong that is believed in this session."""
-        return _RISKS[_run(self._trusted(seq, source).streak)]
+    def risk(self, seq: SeqId, draft: Draft) -> float:
+        """The least chance of being wrong that is believed; who is certain (of forced tokens, say) has its reasons."""
+        return 0.0 if draft.confidence[0] == 1.0 else _RISKS[_run(self._trusted(seq, draft.source).streak)]
 
     def forget(self, seq: SeqId) -> None:
         """A session is over."""

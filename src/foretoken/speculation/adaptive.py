@@ -111,7 +111,7 @@ class AdaptivePlanner:
             if reach:
                 n_min = self._n_min if ask.n_min is None else ask.n_min
                 n_free = _SMALL_BET if reach[0] >= _PROVEN else 0
-                risk = self.acceptance.risk(ask.seq, offer.source)
+                risk = self.acceptance.risk(ask.seq, draft)
                 bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, risk, n_free))
         return max(bets, key=self._sizing.alone, default=None)
 
