@@ -5,8 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The library alone: no multimodal part, no tools. For a GPU: make serve CMAKE_ARGS="-DGGML_CUDA=on" (README).
 CMAKE_ARGS ?=
-# No AMX: GCC 12.2 miscompiles its tile configuration (PR 114098: an illegal instruction at the first batch), and its kernels
-# for one row and for many would differ in bits.
+# No AMX: built by GCC 12.2 its kernels end in an illegal instruction at the first batch.
 NO_AMX := -DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__
 TRIM := $(NO_AMX) -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
 BINDING := llama-cpp-python==0.3.36
@@ -87,7 +86,7 @@ bench-gpu: $(VENV)/installed  ## true shapes with random weights on a GPU; ARGS=
 	  $$(test -x $(LIBS)/llama-server && echo --server $(LIBS)/llama-server) $(ARGS)
 	$(BIN)/python -m foretoken.bench.gpu.report $(GPU)/gpu.json
 
-bench-page: $(VENV)/installed  ## what it costs the engine to be watched; make bench-page ARGS="MODEL.gguf ROUNDS THREADS"
+bench-page: $(VENV)/installed  ## what it costs the engine to be watched; make bench-page ARGS="--rounds 5 --threads 2"
 	$(BIN)/python -m tests.browser.cost $(ARGS)
 
 screenshots: $(VENV)/installed chromium  ## the pictures of docs/dashboard.md, of the real page

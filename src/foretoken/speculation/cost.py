@@ -53,8 +53,7 @@ class StepCost:
 
     def plausible(self, n_rows: int, ms: float) -> float:
         """A measured time without what must have been a hiccup of the machine, or of its clock."""
-        expected = self(n_rows)
-        return max(expected / _SURPRISE, min(ms, _SURPRISE * expected))
+        return _plausible(ms, self(n_rows))
 
     def _base(self, n_rows: int) -> float:
         if n_rows not in self._memo:
@@ -98,8 +97,7 @@ class BatchCost:
 
     def plausible(self, rows: Sequence[int], ms: float) -> float:
         """A measured time without what must have been a hiccup of the machine."""
-        expected = self(rows)
-        return max(expected / _SURPRISE, min(ms, _SURPRISE * expected))
+        return _plausible(ms, self(rows))
 
     def _by_curve(self, rows: Sequence[int]) -> float:
         if len(rows) == 1 or not self._in_passes:
@@ -110,3 +108,7 @@ class BatchCost:
             done = left[0]
             left = [n for n in left if n > done]
         return total
+
+
+def _plausible(ms: float, expected: float) -> float:
+    return max(expected / _SURPRISE, min(ms, _SURPRISE * expected))
