@@ -91,4 +91,4 @@ def test_widths_are_watched_and_planning_is_left_alone() -> None:
     watch.clear()
     assert watch.widths((3, 4, 9)) == ()
     assert watch.saved_ms(0) is None
-    assert not watch.resting(0, "d", costly=True)
+    assert not watch.resting(DraftAsk(0, [1], 1), "d", costly=True)

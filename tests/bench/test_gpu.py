@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
@@ -12,7 +13,7 @@ import pytest
 from gguf.quants import dequantize
 
 from foretoken.bench import blocks, shapes
-from foretoken.bench.gpu import recordings, report, run
+from foretoken.bench.gpu import costs, recordings, report, run
 from foretoken.bench.gpu.build import trim
 from foretoken.bench.gpu.recorded_server import patch
 from foretoken.bench.gpu.scripted import scripted
@@ -44,7 +45,8 @@ def test_every_shape_loads_in_small(name: str, tmp_path: Path) -> None:
 
 def test_a_true_shape_has_the_size_of_the_real_model() -> None:
     weights = {
-        name: sum(np.prod(tensor.dims) for tensor in shapes._tensors(shape)) / 1e9
+        # A model is called by its size without the layer that predicts the token after next.
+        name: sum(np.prod(tensor.dims) for tensor in shapes._tensors(replace(shape, n_mtp=0))) / 1e9
         for name, shape in shapes.SHAPES.items()
     }
     assert weights == pytest.approx(
@@ -92,6 +94,16 @@ def test_a_run_is_taken_up_where_it_ended(tmp_path: Path) -> None:
     parts = json.loads(path.read_text())["m"]
     assert [parts[name]["result"] for name in ("one", "late")] == [1, 3]
     assert not again.missing("m", ["one", "late"])
+
+
+def test_the_prediction_layer_is_timed_and_reported(toy: Path) -> None:
+    with Model(ModelConfig(toy, load_mtp=True)) as model:
+        found = costs.mtp(model, 64)
+    assert set(found["drafts"]) == {1, 2, 3, 4}
+    assert all(one["draft_ms"] > 0 and one["step_ms"] > 0 for one in found["drafts"].values())
+    facts = {"date": "", "gpu": "", "cpu": "", "library": ""}
+    text = "\n".join(report.tables({"machine": facts, "toy": {"mtp": {"result": found}}}))
+    assert "90%: " in text
 
 
 def test_only_kernels_that_are_used_are_built(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foretoken.speculation.base import Draft
+from foretoken.speculation.base import Draft, DraftAsk
 from foretoken.speculation.planner import Outlook, Planner, Proposal, Step
 from foretoken.types import SeqId, Token
 
@@ -25,8 +25,8 @@ class Watch:
             self._running.setdefault(seq, []).extend((token, step.n_rows) for token in verdict.tokens)
         self.planner.observe(step)
 
-    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
-        return self.planner.resting(seq, source, costly)
+    def resting(self, ask: DraftAsk, source: str, costly: bool, offers: Sequence[Draft] = ()) -> bool:
+        return self.planner.resting(ask, source, costly, offers)
 
     def saved_ms(self, seq: SeqId) -> float | None:
         return self.planner.saved_ms(seq)

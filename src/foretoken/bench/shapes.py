@@ -37,6 +37,8 @@ class Shape:
     """Whether the output is the embedding."""
     n_expert: int = 0
     n_expert_used: int = 8
+    n_mtp: int = 1
+    """Layers behind the last one that predict the token after next."""
 
     @property
     def architecture(self) -> str:
@@ -147,7 +149,8 @@ def _write_weights(file: BinaryIO, tensors: list[_Tensor]) -> None:
 def _add_metadata(writer: GGUFWriter, shape: Shape) -> None:
     writer.add_context_length(262144)
     writer.add_embedding_length(shape.n_embd)
-    writer.add_block_count(shape.n_layer)
+    writer.add_block_count(shape.n_layer + shape.n_mtp)
+    writer.add_uint32(f"{shape.architecture}.nextn_predict_layers", shape.n_mtp)
     if shape.n_expert:
         writer.add_expert_count(shape.n_expert)
         writer.add_expert_used_count(shape.n_expert_used)
@@ -206,6 +209,18 @@ def _tensors(shape: Shape) -> Iterator[_Tensor]:
         yield _ones(f"{block}.post_attention_norm.weight", shape.n_embd)
         yield from _attention(block, shape, more) if (i + 1) % shape.interval == 0 else _delta_net(block, shape)
         yield from _experts(block, shape, more) if shape.n_expert else _feed_forward(block, shape, more)
+    for i in range(shape.n_layer, shape.n_layer + shape.n_mtp):
+        yield from _prediction_layer(f"blk.{i}", shape)
+
+
+def _prediction_layer(block: str, shape: Shape) -> Iterator[_Tensor]:
+    yield _ones(f"{block}.attn_norm.weight", shape.n_embd)
+    yield _ones(f"{block}.post_attention_norm.weight", shape.n_embd)
+    yield from _attention(block, shape, "q6_k")
+    yield from _experts(block, shape, "q6_k") if shape.n_expert else _feed_forward(block, shape, "q6_k")
+    yield _Tensor(f"{block}.nextn.eh_proj.weight", (shape.n_embd, 2 * shape.n_embd), "q4_k")
+    for norm in ("enorm", "hnorm", "shared_head_norm"):
+        yield _ones(f"{block}.nextn.{norm}.weight", shape.n_embd)
 
 
 def _more_bits(layer: int, n_layer: int) -> bool:

@@ -11,6 +11,9 @@ from foretoken.llama.context import Context
 from foretoken.llama.mtp import MtpContext
 from foretoken.memory import Memory
 
+_DRAFT_CONTEXT = 2048
+"""A draft model reads only the end of a text: a longer context would be memory for nothing."""
+
 
 class EngineHost:
     """Implements `Host` for an assembled engine."""
@@ -26,7 +29,7 @@ class EngineHost:
         return self._config.n_parallel
 
     def draft_model(self) -> tuple[Context, Memory]:
-        """The draft model, with a slot and a context as long as the target's for each of the target's."""
+        """The draft model, with a slot for each of the target's."""
         if self._draft is None:
             self._draft = self._open_draft_model()
         return self._draft.context, self._draft.memory
@@ -38,7 +41,7 @@ class EngineHost:
         settings = replace(
             self._config,
             model=self._config.speculation.draft_model,
-            n_ctx=self._target.context.n_ctx,
+            n_ctx=min(self._target.context.n_ctx, _DRAFT_CONTEXT),
             exact=False,
             memory="auto",
             checkpoints="auto",

@@ -88,6 +88,10 @@ class Acceptance:
         expected = _believed(stated, run)
         return min(_SURE, expected if bucket is None else bucket.probability(expected))
 
+    def first(self, seq: SeqId, draft: Draft) -> float:
+        """The probability that a draft's first token is right."""
+        return next(iter(self.reach(seq, draft.cut(1))), 0.0)
+
     def learn(self, seq: SeqId, offer: Draft, emitted: Sequence[Token]) -> None:
         """Compare an offer with what was said instead, verified or not: to look costs nothing."""
         trust = self._trusted(seq, offer.source)

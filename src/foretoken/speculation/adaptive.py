@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.aftermath import Aftermath
-from foretoken.speculation.base import Draft, Verdict
+from foretoken.speculation.base import Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
 from foretoken.speculation.ledger import BackOff, Balance, Ledger, Silence
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
+from foretoken.speculation.price import Prices
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
 from foretoken.types import SeqId
 
@@ -18,6 +19,8 @@ _SMALL_BET = 3
 """A slot that has lost its stake may win it back with this many rows, on tokens at least so likely."""
 _CURIOSITY = 24
 """Sure drafts declined as too dear before one is verified after all; twice as many the next time."""
+_GOOD_OFFER = 0.7
+"""Where a drafter's first token is at least this likely to be right, none whose guesses take long is asked."""
 _MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 _MARGIN_UNPROVEN = 1.4
@@ -49,6 +52,7 @@ class AdaptivePlanner:
         self._ledgers: dict[SeqId, Ledger] = {}
         self._rests: dict[tuple[SeqId, str], BackOff] = {}
         self._silences: dict[tuple[SeqId, str], Silence] = {}
+        self._prices = Prices()
         self._balances: dict[str, Balance] = {}
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
@@ -72,15 +76,21 @@ class AdaptivePlanner:
             for source, ms in step.drafting.get(seq, {}).items():
                 silence = self._silences.setdefault((seq, source), Silence())
                 silence.heard(source in right, ms, step.ms / len(step.verdicts))
+                if source not in right:
+                    self._prices.paid_in_vain(source, ms)
         if not step.reading:
             self._book(step)
             self.cost.observe(tuple(step.rows.values()), step.decode_ms)
 
-    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
-        silence = self._silences.get((seq, source))
+    def resting(self, ask: DraftAsk, source: str, costly: bool, offers: Sequence[Draft] = ()) -> bool:
+        silence = self._silences.get((ask.seq, source))
         if silence and silence.waits():
             return True
-        return costly and self._back_off(seq, source).resting()
+        return costly and (
+            any(self.acceptance.first(ask.seq, offer) >= _GOOD_OFFER for offer in offers)
+            or not self._prices.affordable(source, self._ledger(ask.seq), self.cost.curve(1))
+            or self._back_off(ask.seq, source).resting()
+        )
 
     def saved_ms(self, seq: SeqId) -> float | None:
         ledger = self._ledgers.get(seq)
@@ -90,7 +100,8 @@ class AdaptivePlanner:
         return Outlook(self._balances, self.cost.curve.table())
 
     def end(self, seq: SeqId) -> None:
-        self._ledgers.pop(seq, None)
+        if ledger := self._ledgers.pop(seq, None):
+            self._prices.over(ledger)
         self._aftermath.forget(seq)
         self.acceptance.forget(seq)
         self._rests = {key: rest for key, rest in self._rests.items() if key[0] != seq}

@@ -61,8 +61,8 @@ class Planner(Protocol):
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]: ...
     def observe(self, step: Step) -> None: ...
-    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
-        """Whether a drafter is better not even asked this time."""
+    def resting(self, ask: DraftAsk, source: str, costly: bool, offers: Sequence[Draft] = ()) -> bool:
+        """Whether a drafter is better not even asked this time, given what others offer."""
         ...
 
     def saved_ms(self, seq: SeqId) -> float | None:
@@ -82,7 +82,7 @@ class LearnsNothing:
     def observe(self, step: Step) -> None:
         pass
 
-    def resting(self, seq: SeqId, source: str, costly: bool) -> bool:
+    def resting(self, ask: DraftAsk, source: str, costly: bool, offers: Sequence[Draft] = ()) -> bool:
         return False
 
     def saved_ms(self, seq: SeqId) -> float | None:

@@ -24,7 +24,9 @@ class Speculator:
         end_tokens: frozenset[Token] = frozenset(),
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self.guards = [Guard(drafter, n_vocab, end_tokens, clock) for drafter in drafters]
+        guards = [Guard(drafter, n_vocab, end_tokens, clock) for drafter in drafters]
+        self.guards = sorted(guards, key=lambda guard: guard.costly)
+        """Those whose guesses take long come last: they are asked where the others have nothing good to offer."""
         self.planner: Planner = planner or FixedPlanner()
         self._sessions: dict[SeqId, _SessionRecord] = {}
         self._verdicts: dict[SeqId, Verdict] = {}
@@ -52,7 +54,7 @@ class Speculator:
         """The draft to verify for each slot that asks; slots with none are left out."""
         offers: dict[SeqId, list[Draft]] = {ask.seq: [] for ask in asks}
         for guard in self.guards:
-            concerned = [ask for ask in asks if self._concerns(guard, ask)]
+            concerned = [ask for ask in asks if self._concerns(guard, ask, offers[ask.seq])]
             if not concerned:
                 continue
             before = guard.total.draft.ms
@@ -69,11 +71,11 @@ class Speculator:
         chosen = self.planner.plan([Proposal(ask, offers[ask.seq]) for ask in asks])
         return {seq: draft for seq, draft in chosen.items() if draft}
 
-    def _concerns(self, guard: Guard, ask: DraftAsk) -> bool:
+    def _concerns(self, guard: Guard, ask: DraftAsk, offers: Sequence[Draft]) -> bool:
         record = self._sessions[ask.seq]
         if guard not in record.guards:
             return False
-        return guard.instant or not self.planner.resting(ask.seq, guard.name, guard.costly)
+        return guard.instant or not self.planner.resting(ask, guard.name, guard.costly, offers)
 
     def read(self, spans: Sequence[Span]) -> None:
         """Show a decoded batch to the drafters that want to see it."""

@@ -312,7 +312,7 @@ def test_a_drafter_that_is_never_right_is_asked_less_where_asking_costs(step_ms:
         asked = 0
         for _ in range(n):
             spent, offers = {}, []
-            if not p.resting(0, "a", costly=False):
+            if not p.resting(ask(), "a", costly=False):
                 asked += 1
                 spent, offers = {"a": 0.03}, [Draft((7,), (0.1,), "a")]
             p.observe(Step({0: 1}, step_ms, False, {0: Verdict(NO_DRAFT, (said,), 0)}, {0: offers}, {0: spent}))
@@ -320,7 +320,7 @@ def test_a_drafter_that_is_never_right_is_asked_less_where_asking_costs(step_ms:
 
     assert fewest <= asks(100, said=8) <= most
     assert asks(20, said=7) >= 12, "once it is right it is asked every time"
-    assert not FixedPlanner().resting(0, "a", costly=True), "who chose a fixed plan wants every draft"
+    assert not FixedPlanner().resting(ask(), "a", costly=True), "who chose a fixed plan wants every draft"
 
 
 def test_who_is_certain_is_believed_from_the_first_token_until_it_was_wrong() -> None:

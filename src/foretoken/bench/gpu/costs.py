@@ -5,20 +5,23 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretoken.backend import Span
+from foretoken.backend import Backend, Span
 from foretoken.config import ContextConfig, EngineConfig
 from foretoken.engine.loop import Loop
-from foretoken.errors import ForetokenError
+from foretoken.errors import ConfigError, ForetokenError
 from foretoken.llama.bare import BareLoop
 from foretoken.llama.context import Context
 from foretoken.llama.model import Model
+from foretoken.llama.mtp import MtpContext
 from foretoken.memory import KINDS, Memory
+from foretoken.speculation.base import DraftAsk
+from foretoken.speculation.drafters.mtp import MtpDrafter
 from foretoken.speculation.speculator import Speculator
 from foretoken.types import Request, SamplingParams, Token
 
@@ -29,6 +32,7 @@ _DRAFT = 8
 _N_ROLLBACK = 8
 _PATTERNS = ((1,), (8,), (8, 5), (16,), (16, 11), (32,), (1, 8), (1, 1, 1, 1, 8), (64,))
 _STREAM = 8
+_MTP_DRAFTS = (1, 2, 3, 4)
 
 
 def widths(model: Model, n_past: int, sizes: Sequence[int] = WIDTHS) -> dict[str, dict[int, float]]:
@@ -137,6 +141,56 @@ def loop(model: Model, config: EngineConfig, n_tokens: int) -> dict[str, float]:
         bare.close()
         it.abort("measured")
     return {name: statistics.median(taken[8:]) for name, taken in times.items()}
+
+
+def mtp(model: Model, n_past: int) -> dict[str, Any]:
+    """What the prediction layer costs: plain steps beside it, its drafts, and the steps that verify them."""
+    n_ctx = n_past + 2 * _ROUNDS + _ROUNDS * sum(1 + n for n in _MTP_DRAFTS)
+    with _context(model, "fork", n_ctx) as context:
+        _fill(context, n_past)
+        plain = [_step(context, n_past + i, 1) for i in range(_ROUNDS)]
+        position = n_past + _ROUNDS
+        layer = MtpContext(context)
+        with layer:
+            beside = [_step(context, position + i, 1) for i in range(_ROUNDS)]
+            position += _ROUNDS
+            drafts = {}
+            for n in _MTP_DRAFTS:
+                drafts[n] = _mtp_drafts(context, MtpDrafter(_Lender(layer), n_max=n, p_min=0.0), position, n)
+                position += _ROUNDS * (1 + n)
+    return {"plain_ms": statistics.median(plain[2:]), "beside_ms": statistics.median(beside[2:]), "drafts": drafts}
+
+
+def _mtp_drafts(context: Context, drafter: MtpDrafter, position: int, n: int) -> dict[str, float]:
+    """Drafts of `n` tokens, each after a step that verified one as long: reading that step and guessing on."""
+    steps, drafting = [], []
+    tokens = _tokens(context, 0, position)
+    memory = KINDS["fork"](context)
+    for _ in range(_ROUNDS):
+        memory.protect(0, position, 1 + n)
+        steps.append(_step(context, position, 1 + n))
+        span = Span(0, position, _tokens(context, position, 1 + n), 1 + n, 0)
+        tokens += span.tokens
+        position += 1 + n
+        started = time.perf_counter()
+        drafter.read([span])
+        drafter.draft([DraftAsk(0, [*tokens, 1], n)])
+        drafting.append((time.perf_counter() - started) * 1e3)
+    return {"step_ms": statistics.median(steps[2:]), "draft_ms": statistics.median(drafting[2:])}
+
+
+@dataclass(frozen=True, slots=True)
+class _Lender:
+    """Lends a prediction layer to its drafter."""
+
+    layer: MtpContext
+    n_slots: int = 1
+
+    def mtp(self) -> MtpContext:
+        return self.layer
+
+    def draft_model(self) -> tuple[Backend, Memory]:
+        raise ConfigError("there is no draft model here")
 
 
 def bits(model: Model, tokens: Sequence[Token], sizes: Sequence[int], kv_type: str) -> dict[str, dict[str, float]]:

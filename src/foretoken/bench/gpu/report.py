@@ -40,6 +40,7 @@ def tables(results: Results) -> Iterator[str]:
     yield from _widths(models)
     yield from _memories(models)
     yield from _loops(models)
+    yield from _prediction_layers(models)
     yield from _bits(models)
 
 
@@ -87,6 +88,22 @@ def _loops(models: Results) -> Iterator[str]:
         for _, costs in _measured(parts, "loop"):
             bare, loop = costs["bare_ms"], costs["loop_ms"]
             yield f"| {name} | {bare:.3f} | {loop:.3f} | {loop / bare - 1:+.1%} |"
+
+
+def _prediction_layers(models: Results) -> Iterator[str]:
+    shares = (0.6, 0.7, 0.8, 0.9)
+    titles = "model | plain ms | beside the layer | drafts of | draft ms | step ms | times plain if so many are right"
+    yield from ("", f"| {titles} |", "|---|---|---|---|---|---|---|")
+    for name, parts in models.items():
+        for _, costs in _measured(parts, "mtp"):
+            plain = costs["plain_ms"]
+            for n, one in costs["drafts"].items():
+                ms = one["step_ms"] + one["draft_ms"]
+                gains = (f"{p:.0%}: {plain * sum(p**i for i in range(int(n) + 1)) / ms:.2f}" for p in shares)
+                yield (
+                    f"| {name} | {plain:.2f} | {costs['beside_ms']:.2f} | {n} | {one['draft_ms']:.2f} "
+                    f"| {one['step_ms']:.2f} | {', '.join(gains)} |"
+                )
 
 
 def _bits(models: Results) -> Iterator[str]:

@@ -93,13 +93,16 @@ def _path(name: str, options: argparse.Namespace) -> Path:
 
 def measure(keeper: Keeper, name: str, path: Path, options: argparse.Namespace) -> None:
     """All parts for one model: a shape, or the embedded model, which says what it likes."""
-    config = EngineConfig(ModelConfig(path), n_ctx=options.context, n_threads=4, memory=options.memory)
+    source = ModelConfig(path, load_mtp="mtp" in options.parts)
+    config = EngineConfig(source, n_ctx=options.context, n_threads=4, memory=options.memory)
     started = time.monotonic()
     with Model(config.model) as model:
         loaded = time.monotonic() - started
         keeper.part(name, "load", lambda: {"seconds": loaded, "bytes": model.n_bytes, "gpu_mib": _gpu_memory()})
         if "costs" in options.parts:
             _costs(keeper, name, model, config, options)
+        if "mtp" in options.parts:
+            keeper.part(name, "mtp", lambda: costs.mtp(model, min(_SHORT, options.longest)), 10)
         for n_slots, names in ((1, options.workloads), (4, options.four)):
             chosen = names.split(",") if names else []
             if keeper.missing(name, [f"{workload}/{n_slots}" for workload in chosen]):
@@ -235,7 +238,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--workloads", default=",".join(recordings.WORKLOADS))
     parser.add_argument("--four", default="code-edit", help="workloads for four slots")
     parser.add_argument("--memory", default="auto", help="how the engine takes tokens back")
-    parser.add_argument("--parts", default="costs,bits,exact", help="what to measure beside the workloads")
+    parser.add_argument("--parts", default="costs,mtp,bits,exact", help="what to measure beside the workloads")
     parser.add_argument("--requests", type=int, default=4, help="of each workload")
     parser.add_argument("--n-predict", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=1)

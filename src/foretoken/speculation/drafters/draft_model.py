@@ -15,6 +15,18 @@ from foretoken.types import SeqId, Token
 
 
 @dataclass(slots=True)
+class _Held:
+    """What the draft model's memory holds of one slot's text: the part that begins at `start`."""
+
+    start: int = 0
+    tokens: list[Token] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.tokens)
+
+
+@dataclass(slots=True)
 class _Draft:
     """A guess in the making for one slot."""
 
@@ -24,19 +36,25 @@ class _Draft:
 
 
 class DraftModelDrafter:
-    """Drafts with a small model of the same vocabulary (-md); any kind of model, hybrid too."""
+    """Drafts with a small model of the same vocabulary (-md); any kind of model, hybrid too.
+
+    It reads no more than the last `window` tokens of a text it comes to: what lies further back is for drafters that
+    copy, and a long prompt is not read twice.
+    """
 
     name = "draft-model"
     costly = True
 
-    def __init__(self, host: Host, *, n_max: int = 8, p_min: float = 0.6) -> None:
-        if n_max < 1 or not 0 <= p_min <= 1:
-            raise ValueError("n_max must be at least 1 and p_min between 0 and 1")
+    def __init__(self, host: Host, *, n_max: int = 8, p_min: float = 0.6, window: int = 32) -> None:
+        if n_max < 1 or not 0 <= p_min <= 1 or window < 1:
+            raise ValueError("n_max and window must be at least 1 and p_min between 0 and 1")
         self.n_max = n_max
         self.p_min = p_min
         self._backend, self._memory = host.draft_model()
-        self._held: dict[SeqId, list[Token]] = {}
-        """What the draft model's memory holds, slot by slot."""
+        self._window = min(window, self._backend.n_ctx - n_max)
+        if self._window < 1:
+            raise ValueError(f"n_max must be less than the draft model's context of {self._backend.n_ctx} tokens")
+        self._held: dict[SeqId, _Held] = {}
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
         """Nothing to do: the next ask says what is shared with what is held."""
@@ -44,7 +62,7 @@ class DraftModelDrafter:
     def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
         rows = self._catch_up(asks)
         drafts = {ask.seq: _Draft(ask) for ask in asks}
-        going = [drafts[ask.seq] for ask in asks if len(ask.tokens) < self._backend.n_ctx]
+        going = list(drafts.values())
         for n in range(1, self.n_max + 1):
             going = [draft for draft in going if self._extend(draft, rows[draft.ask.seq], n)]
             # The last token of a draft is not decoded: nobody asks what comes after it.
@@ -71,44 +89,48 @@ class DraftModelDrafter:
             return False
         draft.tokens.append(token)
         draft.confidence.append(p)
-        return n < draft.ask.n_max and len(draft.ask.tokens) + n < self._backend.n_ctx
+        return n < draft.ask.n_max
 
     def _catch_up(self, asks: Sequence[DraftAsk]) -> dict[SeqId, NDArray[np.float32]]:
         """Bring the draft model to the end of every sequence; returns the logits there."""
         for ask in asks:
             self._forget_what_differs(ask)
         rows: dict[SeqId, NDArray[np.float32]] = {}
-        while behind := [ask for ask in asks if ask.seq not in rows and self._n_behind(ask)]:
+        while behind := [ask for ask in asks if ask.seq not in rows]:
             spans, row = [], 0
             for ask in behind:
                 held = self._held[ask.seq]
-                n = min(self._n_behind(ask), self._backend.n_batch - row)
+                n_behind = len(ask.tokens) - held.end
+                n = min(n_behind, self._backend.n_batch - row)
                 if n > 0:
-                    new = ask.tokens[len(held) : len(held) + n]
-                    spans.append(Span(ask.seq, len(held), new, int(n == self._n_behind(ask)), row))
+                    new = ask.tokens[held.end : held.end + n]
+                    spans.append(Span(ask.seq, len(held.tokens), new, int(n == n_behind), row))
                     row += n
             rows |= self._decode(spans)
         for ask in asks:
-            self._memory.protect(ask.seq, len(self._held[ask.seq]), self.n_max)
+            self._memory.protect(ask.seq, len(self._held[ask.seq].tokens), self.n_max)
         return rows
 
-    def _n_behind(self, ask: DraftAsk) -> int:
-        return min(len(ask.tokens), self._backend.n_ctx) - len(self._held[ask.seq])
-
     def _forget_what_differs(self, ask: DraftAsk) -> None:
-        """Rewind to what is held and still true, leaving at least the last token to decode."""
-        held = self._held.setdefault(ask.seq, [])
-        limit = min(len(held), len(ask.tokens) - 1)
+        """Rewind to what is held and still true, leaving at least the last token to decode; or begin near the end."""
+        held = self._held.setdefault(ask.seq, _Held())
+        n = len(ask.tokens)
+        limit = min(len(held.tokens), max(0, n - 1 - held.start))
+        known = list(ask.tokens[held.start : held.start + limit])
         shared = limit
-        if held[:limit] != list(ask.tokens[:limit]):
-            shared = next(i for i in range(limit) if held[i] != ask.tokens[i])
-        del held[self._memory.rewind(ask.seq, shared) :]
+        if held.tokens[:limit] != known:
+            shared = next(i for i in range(limit) if held.tokens[i] != known[i])
+        if shared and n - held.start - shared <= self._window and n - held.start + self.n_max <= self._backend.n_ctx:
+            del held.tokens[self._memory.rewind(ask.seq, shared) :]
+        else:
+            self._memory.release(ask.seq)
+            self._held[ask.seq] = _Held(max(0, n - self._window))
 
     def _decode_drafted(self, going: Sequence[_Draft]) -> dict[SeqId, NDArray[np.float32]]:
         """Decode the latest guess of every draft that goes on, all in one batch."""
         return self._decode(
             [
-                Span(draft.ask.seq, len(self._held[draft.ask.seq]), draft.tokens[-1:], 1, row)
+                Span(draft.ask.seq, len(self._held[draft.ask.seq].tokens), draft.tokens[-1:], 1, row)
                 for row, draft in enumerate(going)
             ]
         )
@@ -120,8 +142,8 @@ class DraftModelDrafter:
             # What memory holds after a failure is unknown: start over next time.
             for span in spans:
                 self._memory.release(span.seq)
-                self._held[span.seq].clear()
+                self._held[span.seq] = _Held()
             raise
         for span in spans:
-            self._held[span.seq] += span.tokens
+            self._held[span.seq].tokens += span.tokens
         return {span.seq: self._backend.logits(span.outputs[0]) for span in spans if span.n_outputs}

@@ -13,75 +13,73 @@ from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.host import Host
 from foretoken.types import SeqId, Token
 
-NOT_A_TOKEN = -1
-
-_CHUNK = 512
-"""Rows of a prompt that the layer reads at once."""
-
 
 @dataclass(slots=True)
 class _Reading:
-    """What is known of one slot: the tokens the model decoded, and its hidden states that are still needed."""
+    """What is known of one slot: the model's latest hidden states, and which tokens the layer has read."""
 
-    tokens: list[Token] = field(default_factory=list)
+    window: int
     states: dict[int, NDArray[np.float32]] = field(default_factory=dict)
-    """Hidden state after the token at a position; those the layer is past are let go."""
-    n_done: int = 0
-    """How many positions the layer has read for good."""
+    """Hidden state after the token at a position."""
+    start: int = 0
+    read: list[Token] = field(default_factory=list)
+    """What the layer has read for good, from position `start` on."""
 
     def take(self, span: Span, states: NDArray[np.float32]) -> None:
         """Add what the model has just decoded, over what it decoded there before."""
-        known = self.tokens[span.start : span.start + len(span.tokens)]
-        same = next((i for i, (a, b) in enumerate(zip(known, span.tokens, strict=False)) if a != b), len(known))
-        self.n_done = min(self.n_done, span.start + same)
-        self.tokens[span.start :] = span.tokens
-        self.states |= dict(enumerate(states, span.start))
+        end = span.start + len(span.tokens)
+        oldest = end - self.window
+        self.states = {p: state for p, state in self.states.items() if oldest <= p < span.start}
+        skipped = max(0, oldest - span.start)
+        self.states |= dict(enumerate(states[skipped:], span.start + skipped))
+        self.keep(span.tokens, span.start)
 
-    def before(self, start: int, end: int) -> list[NDArray[np.float32]] | None:
-        """The state before each token from `start` to `end`, if all are known."""
-        if start == 0:
-            first = np.zeros_like(next(iter(self.states.values()))) if self.states else None
-            states = [first, *(self.states.get(p) for p in range(end - 1))]
-        else:
-            states = [self.states.get(p) for p in range(start - 1, end - 1)]
-        known = [state for state in states if state is not None]
-        return known if len(known) == len(states) else None
+    def keep(self, tokens: Sequence[Token], first: int) -> None:
+        """Forget what was read from where `tokens`, which stand at `first`, are other ones."""
+        at = max(first, self.start)
+        known = self.read[at - self.start :]
+        pairs = enumerate(zip(known, tokens[at - first :], strict=False))
+        same = next((i for i, (mine, theirs) in pairs if mine != theirs), min(len(known), len(tokens) - (at - first)))
+        del self.read[max(0, at - self.start + same) :]
 
-    def done(self, n: int) -> None:
-        """The layer has read `n` tokens; only the state it goes on from is still needed."""
-        self.n_done = n
-        self.states = {p: state for p, state in self.states.items() if p >= n - 2}
+    def first_readable(self, n: int) -> int | None:
+        """Where the layer can begin to read up to `n`; None if the state before the last token is not known."""
+        start = n - 1
+        if start > 0 and start - 1 not in self.states:
+            return None
+        while start > 1 and start > n - self.window and start - 2 in self.states:
+            start -= 1
+        return start
 
 
 class MtpDrafter:
-    """Drafts with the layer that some models carry to predict the token after next (Qwen3.5 and its kin)."""
+    """Drafts with the layer that some models carry to predict the token after next (Qwen3.5 and its kin).
+
+    The layer reads no more than the last `window` tokens of a text: a long prompt is not read twice, and its hidden
+    states are not kept.
+    """
 
     name = "mtp"
     costly = True
 
-    def __init__(self, host: Host, *, n_max: int = 4, p_min: float = 0.5) -> None:
-        if n_max < 1 or not 0 <= p_min <= 1:
-            raise ValueError("n_max must be at least 1 and p_min between 0 and 1")
+    def __init__(self, host: Host, *, n_max: int = 4, p_min: float = 0.5, window: int = 32) -> None:
+        if n_max < 1 or not 0 <= p_min <= 1 or window < 2:
+            raise ValueError("n_max must be at least 1, window at least 2 and p_min between 0 and 1")
         self.n_max = n_max
         self.p_min = p_min
         self._layer = host.mtp()
+        self.window = min(window, self._layer.n_batch)
         self._readings: dict[SeqId, _Reading] = {}
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
         """Forget what the slot read of another text: its memory may have been filled from elsewhere since."""
         if reading := self._readings.get(seq):
-            pairs = enumerate(zip(reading.tokens, prompt, strict=False))
-            same = next((i for i, (a, b) in pairs if a != b), min(len(reading.tokens), len(prompt)))
-            del reading.tokens[same:]
-            reading.n_done = min(reading.n_done, same)
+            reading.keep(prompt, 0)
 
     def read(self, spans: Sequence[Span]) -> None:
         """Remember the hidden states of a batch; rows of a cut draft are overwritten by what follows it."""
         for span in spans:
-            reading = self._readings.setdefault(span.seq, _Reading())
-            if span.start > len(reading.tokens):
-                # Another slot read this prefix: without its states the layer is blind here.
-                reading = self._readings[span.seq] = _Reading(tokens=[NOT_A_TOKEN] * span.start)
+            reading = self._readings.setdefault(span.seq, _Reading(self.window))
             reading.take(span, self._layer.target_hidden(span))
 
     def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
@@ -121,17 +119,17 @@ class MtpDrafter:
     def _catch_up(self, ask: DraftAsk, reading: _Reading) -> int | None:
         """Let the layer read all it has not read, the last token included; returns the row with logits."""
         n = len(ask.tokens)
-        start = min(reading.n_done, n - 1)
-        before = reading.before(start, n)
-        if before is None:
+        reading.keep(ask.tokens[reading.start : n - 1], reading.start)
+        first = reading.first_readable(n)
+        if first is None:
             return None
-        self._layer.remove(ask.seq, start)
-        row = 0
-        for first in range(0, n - start, _CHUNK):
-            tokens = list(ask.tokens[start + first : min(n, start + first + _CHUNK)])
-            last = start + first + len(tokens) == n
-            span = Span(ask.seq, start + first, tokens, int(last), 0)
-            self._layer.decode_after([span], np.stack(before[first : first + len(tokens)]))
-            row = len(tokens) - 1
-        reading.done(n)
-        return row
+        done = reading.start + len(reading.read)
+        if not reading.read or done < first:
+            reading.start, reading.read, done = first, [], first
+            self._layer.remove(ask.seq, 0)
+        self._layer.remove(ask.seq, done)
+        span = Span(ask.seq, done, list(ask.tokens[done:]), 1, 0)
+        before = [reading.states[p - 1] if p else np.zeros(self._layer.n_embd, np.float32) for p in range(done, n)]
+        self._layer.decode_after([span], np.stack(before))
+        reading.read += span.tokens
+        return len(span.tokens) - 1
