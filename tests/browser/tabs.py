@@ -9,8 +9,10 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -62,15 +64,17 @@ class Tabs:
         size = {"newWindow": True, "width": 1200, "height": 800} if window else {}
         return Tab(self, self.ask("Target.createTarget", url=url, **size)["targetId"])
 
-    def cpu_seconds(self) -> float:
-        """What all its processes have computed so far."""
-        ticks = 0
-        for path in Path("/proc").glob("[0-9]*/stat"):
+    def cpu_seconds(self) -> dict[str, float]:
+        """What its processes have computed so far, by what they are for."""
+        found: defaultdict[str, float] = defaultdict(float)
+        for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                fields = path.read_text().rpartition(")")[2].split()
+                fields = (path / "stat").read_text().rpartition(")")[2].split()
                 if int(fields[3]) == self.session:
-                    ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+                    kind = re.search(r"--type=([\w-]+)", (path / "cmdline").read_text())
+                    ticks = int(fields[11]) + int(fields[12])
+                    found[kind[1] if kind else "browser"] += ticks / os.sysconf("SC_CLK_TCK")
+        return found
 
     def ask(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
         number = next(self._numbers)

@@ -16,6 +16,7 @@ from tests.server.running import TIMEOUT, RunningServer, wait_until
 
 OpenPage = Callable[..., Page]
 VERIFIED = "[...document.querySelectorAll('#view-live .numbers-table tbody tr')].map((row) => row.cells[2].textContent)"
+SCROLL = "document.querySelector('#view-live .numbers-table').scrollIntoView()"
 DRAWN = "document.querySelectorAll('.uplot canvas').length === 4"
 
 
@@ -68,6 +69,8 @@ def test_a_hidden_tab_has_no_stream_and_catches_up(
     tab = tabs.open(f"{server.url}/#live")
     watching(tab)
     assert len(watchers) == 1
+    tab.evaluate(SCROLL)
+    wait_until(lambda: tab.evaluate(VERIFIED) == verified(server), "the numbers")
     before = tab.evaluate(VERIFIED)
     other = tabs.open("about:blank")
     wait_until(lambda: not tab.shown and not watchers, "the stream's end")
@@ -128,13 +131,18 @@ def test_what_stays_the_same_is_not_written_again(open_page: OpenPage, server: R
     assert not {"slots", "numbers-table", "facts", "status"} & set(changed)
 
 
-def test_charts_out_of_view_are_not_drawn(open_page: OpenPage, server: RunningServer) -> None:
+def test_what_is_out_of_view_waits(open_page: OpenPage, server: RunningServer) -> None:
     page = open_page("/#live", viewport={"width": 1200, "height": 300})
     expect(page.locator(".uplot canvas")).to_have_count(4)
-    before = pictures(page)
+    charts, numbers = pictures(page), page.evaluate(VERIFIED)
     work(server)
     latest = verified(server)
-    page.wait_for_function(f"(latest) => JSON.stringify({VERIFIED}) === JSON.stringify(latest)", arg=latest)
-    assert pictures(page)[2:] == before[2:]
+    assert latest != numbers
+    totals = httpx.get(f"{server.url}/live").json()["totals"]
+    expect(page.locator(".tile .hint").nth(3)).to_have_text(f"{totals['accepted']:,} of {totals['drafted']:,} drafted")
+    assert pictures(page)[2:] == charts[2:]
+    assert page.evaluate(VERIFIED) == numbers
     page.locator(".chart").nth(3).scroll_into_view_if_needed()
-    page.wait_for_function("(old) => document.querySelectorAll('.uplot canvas')[3].toDataURL() !== old", arg=before[3])
+    page.wait_for_function("(old) => document.querySelectorAll('.uplot canvas')[3].toDataURL() !== old", arg=charts[3])
+    page.evaluate(SCROLL)
+    page.wait_for_function(f"(latest) => JSON.stringify({VERIFIED}) === JSON.stringify(latest)", arg=latest)

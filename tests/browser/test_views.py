@@ -95,6 +95,7 @@ def test_live_charts_move(open_page: OpenPage, server: RunningServer) -> None:
     live = httpx.get(f"{server.url}/live").json()
     expect(page.locator(".tile-value").nth(1)).to_have_text("0 of 2")
     rows = page.locator("#view-live .numbers-table tbody tr")
+    rows.last.scroll_into_view_if_needed()
     assert rows.count() == len(live["drafters"])
     name, used = max(live["drafters"].items(), key=lambda item: item[1]["verified"])
     expect(rows.filter(has_text=name).first.locator("td").nth(1)).to_have_text(f"{used['verified']:,}")

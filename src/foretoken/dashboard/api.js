@@ -120,7 +120,7 @@ export async function chat(body, on, signal) {
   }
 }
 
-/** @typedef {{state?: any, lost?: string}} News what the server said of itself, or that it says nothing */
+/** @typedef {{said?: string, lost?: string}} News what the server said of itself, or that it says nothing */
 
 /**
  * Watch the server until told otherwise. A browser opens only a few connections to one server, so of all tabs with
@@ -132,7 +132,7 @@ export async function chat(body, on, signal) {
 export async function watch(take, lost, signal) {
   const name = `foretoken.live ${key()}`;
   const channel = new BroadcastChannel(name);
-  const hear = (/** @type {News} */ news) => (news.state ? take(news.state) : lost(news.lost ?? ""));
+  const hear = (/** @type {News} */ news) => (news.said ? take(JSON.parse(news.said)) : lost(news.lost ?? ""));
   const tell = (/** @type {News} */ news) => (channel.postMessage(news), hear(news));
   channel.onmessage = (event) => hear(event.data);
   try {
@@ -153,7 +153,7 @@ async function follow(tell, signal) {
       const response = await ask("/live/stream", { headers: { accept: "text/event-stream" }, signal });
       for await (const { data } of events(response)) {
         pause = 500;
-        tell({ state: JSON.parse(data) });
+        tell({ said: data });
       }
       tell({ lost: "the server closed the stream" });
     } catch (error) {

@@ -35,11 +35,6 @@ export class Chart {
     /** @type {Series[]} */
     this._series = [];
     this._drawn = "";
-    this._inView = false;
-    new IntersectionObserver((seen) => {
-      this._inView = seen[seen.length - 1].isIntersecting;
-      this._draw();
-    }).observe(this.place);
     new ResizeObserver(() => this.plot?.setSize({ width: this._width(), height: HEIGHT })).observe(this.place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._rebuild());
   }
@@ -50,12 +45,6 @@ export class Chart {
     mark(this.place, "aria-label", `${this.title}: ${words}`);
     this._data = [x, ...series.map((one) => one.values)];
     this._series = series;
-    this._draw();
-  }
-
-  /** Draw what is new, where somebody sees it; whoever scrolls to a chart later finds the latest. */
-  _draw() {
-    if (!this._data.length || (this.plot && !this._inView)) return;
     const now = JSON.stringify(this._data);
     if (now === this._drawn) return;
     const shape = this._series.map((one) => one.label).join();

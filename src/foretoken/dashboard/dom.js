@@ -68,6 +68,39 @@ export class Rows {
   }
 }
 
+/**
+ * Shows the latest of what it is told where somebody sees it; whoever scrolls there later finds the latest. The first is
+ * always shown, so that the place has its size.
+ * @template News
+ */
+export class InView {
+  /** @param {Element} place @param {(news: News) => void} show */
+  constructor(place, show) {
+    this._show = show;
+    this._filled = this._seen = false;
+    /** @type {News | null} */
+    this._news = null;
+    new IntersectionObserver((all) => {
+      this._seen = all[all.length - 1].isIntersecting;
+      this._try();
+    }).observe(place);
+  }
+
+  /** @param {News} news */
+  take(news) {
+    this._news = news;
+    this._try();
+  }
+
+  _try() {
+    if (this._news === null || (this._filled && !this._seen)) return;
+    const news = this._news;
+    this._news = null;
+    this._filled = true;
+    this._show(news);
+  }
+}
+
 /** @param {string} tag @param {Record<string, any>} [attributes] @param {...Node} children @returns {any} */
 export function svg(tag, attributes, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { Chart } from "./charts.js";
-import { Rows, bytesText, duration, h, mark, number, percent, write } from "./dom.js";
+import { InView, Rows, bytesText, duration, h, mark, number, percent, write } from "./dom.js";
 import { originClass } from "./origins.js";
 
 const SECONDS = 180;
@@ -49,6 +49,12 @@ export class LiveView {
       h("div", { class: "charts" }, this.pace.element, this.ledger.element, this.positions.element, this.widths.element),
       (this.tree = h("section", { class: "card", hidden: true }, h("h3", { text: "State tree" }), this.cache)),
       h("section", { class: "card" }, h("h3", { text: "Drafters" }), this.drafters));
+    const part = (/** @type {Element} */ place, /** @type {(state: any) => void} */ show) => new InView(place, show.bind(this));
+    this._parts = [
+      part(this.tiles, this._tiles), part(this.slots, this._slots), part(this.pace.element, this._pace),
+      part(this.ledger.element, this._ledger), part(this.positions.element, this._positions),
+      part(this.widths.element, this._widths), part(this.drafters, this._drafters), part(this.cache, this._cache),
+    ];
   }
 
   enter() {
@@ -89,14 +95,8 @@ export class LiveView {
     if (!state.totals) return;
     this.history.push(state);
     this.history = this.history.filter((one) => one.time > state.time - SECONDS);
-    this._tiles(state);
-    this._slots(state);
-    this._pace(state);
-    this._ledger(state);
-    this._positions(state);
-    this._widths(state);
-    this._drafters(state);
-    this._cache(state);
+    this.tree.hidden = !Object.keys(state.cache ?? {}).length;
+    for (const part of this._parts) part.take(state);
   }
 
   /** @param {any} state */
@@ -184,7 +184,6 @@ export class LiveView {
   /** @param {any} state */
   _cache(state) {
     const facts = Object.entries(state.cache ?? {});
-    this.tree.hidden = !facts.length;
     const parts = this._facts.of(facts.map(([name]) => name));
     facts.forEach(([name, value], at) =>
       write(parts[at].value, name.endsWith("_bytes") ? bytesText(value) : number(value, Number.isInteger(value) ? 0 : 1)));

@@ -58,7 +58,7 @@ class EventStream(Response):
         close: Callable[[], None],
         failing: Callable[[ApiError], Iterable[Any]],
     ) -> None:
-        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no", **headers})
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no", **headers})
         del self.headers["content-length"]
         self._lines = lines
         self._close = close
