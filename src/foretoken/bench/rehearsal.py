@@ -34,6 +34,8 @@ class Machine:
     max_rows: int = 128
     aftermath_ms: float = 0.0
     """What a plain step takes longer behind one that had drafts."""
+    plain_alike: bool = False
+    """Whether a plain step of several slots takes what one of a single slot does: a GPU repeats what it has recorded."""
 
 
 class VirtualClock:
@@ -118,10 +120,14 @@ class Rehearsal:
             n_steps += 1
         spent = (self._clock.now - started) * 1e3
         while lengths := [1 for slot in slots if len(slot.answer) - 1 > plain]:
-            self._pass(self._cost(lengths))
+            self._pass(self._step_ms(lengths))
             plain += 1
         plain_ms = (self._clock.now - started) * 1e3 - spent
         return Outcome(spent, plain_ms, self._limit_ms(slots), n_steps)
+
+    def _step_ms(self, rows: Sequence[int]) -> float:
+        alike = self.machine.plain_alike and max(rows) == 1
+        return self._cost.curve(1) if alike else self._cost(rows)
 
     def _unfinished(self, slots: Sequence[_Slot]) -> list[_Slot]:
         active = []
@@ -138,7 +144,7 @@ class Rehearsal:
         asks = [self._ask(slot) for slot in slots]
         drafts = self.speculator.draft([ask for ask in asks if ask.n_max > 0])
         rows = {slot.seq: slot.n_pending + len(drafts.get(slot.seq, NO_DRAFT)) for slot in slots}
-        self._pass(self._cost(tuple(rows.values())))
+        self._pass(self._step_ms(tuple(rows.values())))
         if self._drafted and not drafts:
             self._pass(self.machine.aftermath_ms)
         self._drafted = bool(drafts)

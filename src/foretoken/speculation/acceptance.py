@@ -107,6 +107,10 @@ class Acceptance:
                 return
             trust.streak += 1
 
+    def streak(self, seq: SeqId, draft: Draft) -> int:
+        """How many tokens of this drafter were right in a row."""
+        return self._trusted(seq, draft.source).streak
+
     def risk(self, seq: SeqId, draft: Draft) -> float:
         """The least chance of being wrong that is believed; who is certain (of forced tokens, say) has its reasons."""
         return 0.0 if draft.confidence[0] == 1.0 else _RISKS[_run(self._trusted(seq, draft.source).streak)]

@@ -16,7 +16,8 @@ from foretoken.types import SeqId
 
 _PROVEN = 0.9
 _SMALL_BET = 3
-"""A slot that has lost its stake may win it back with this many rows, on tokens at least so likely."""
+"""A slot that has lost its stake may win it back with this many rows, on tokens at least so likely, or with half as
+many as were right in a row since, verified or not."""
 _CURIOSITY = 24
 """Sure drafts declined as too dear before one is verified after all; twice as many the next time."""
 _GOOD_OFFER = 0.7
@@ -121,7 +122,7 @@ class AdaptivePlanner:
             reach = self.acceptance.reach(ask.seq, draft)
             if reach:
                 n_min = self._n_min if ask.n_min is None else ask.n_min
-                n_free = _SMALL_BET if reach[0] >= _PROVEN else 0
+                n_free = max(_SMALL_BET, self.acceptance.streak(ask.seq, draft) // 2) if reach[0] >= _PROVEN else 0
                 risk = self.acceptance.risk(ask.seq, draft)
                 bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, risk, n_free))
         return max(bets, key=self._sizing.alone, default=None)

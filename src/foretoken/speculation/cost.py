@@ -79,21 +79,27 @@ class BatchCost:
         self.curve = curve
         self._in_passes = in_passes
         """Recurrent models compute sequences of unequal length in passes of equal length."""
-        self._company: dict[int, float] = {}
-        """By number of slots, how much longer than by the curve their steps take."""
+        self._company: dict[tuple[int, bool], float] = {}
+        """By number of slots, plain steps apart, how much longer than by the curve theirs take.
+
+        A GPU repeats a plain step of several slots as fast as one of a single slot; a step with drafts it does not.
+        """
+        self._seen: dict[tuple[int, bool], int] = {}
 
     def __call__(self, rows: Sequence[int]) -> float:
         """Expected milliseconds, now."""
-        return self._by_curve(rows) * self._company.get(len(rows), 1.0)
+        return self._by_curve(rows) * self._company.get(_kind(rows), 1.0)
 
     def observe(self, rows: Sequence[int], ms: float) -> None:
         """Learn from a step that took `ms`."""
         if len(rows) == 1:
             self.curve.observe(rows[0], ms)
         elif rows:
-            known = self._company.get(len(rows), 1.0)
+            kind = _kind(rows)
+            known = self._company.get(kind, 1.0)
             ratio = self.plausible(rows, ms) / self._by_curve(rows)
-            self._company[len(rows)] = known + _DRIFT_NEWS * (ratio - known)
+            seen = self._seen[kind] = self._seen.get(kind, 0) + 1
+            self._company[kind] = known + max(_DRIFT_NEWS, 1 / seen) * (ratio - known)
 
     def plausible(self, rows: Sequence[int], ms: float) -> float:
         """A measured time without what must have been a hiccup of the machine."""
@@ -108,6 +114,10 @@ class BatchCost:
             done = left[0]
             left = [n for n in left if n > done]
         return total
+
+
+def _kind(rows: Sequence[int]) -> tuple[int, bool]:
+    return len(rows), max(rows, default=1) == 1
 
 
 def _plausible(ms: float, expected: float) -> float:

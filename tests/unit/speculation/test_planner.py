@@ -111,8 +111,10 @@ def test_recurrent_slots_of_unequal_length_are_computed_in_passes() -> None:
 def test_what_company_costs_is_learnt_from_steps_in_company() -> None:
     cost = BatchCost(StepCost(CPU), in_passes=True)
     for _ in range(100):
-        cost.observe((1, 1), 2 * 17.0)
-    assert cost((4, 4)) == pytest.approx(2 * 44.9, rel=0.01)
+        cost.observe((1, 1), 0.5 * 17.0)
+        cost.observe((4, 4), 2 * 44.9)
+    assert cost((8, 8)) == pytest.approx(2 * StepCost(CPU)(16), rel=0.01)
+    assert cost((1, 1)) == pytest.approx(0.5 * 17.0, rel=0.01), "a GPU repeats plain steps: they are another matter"
     assert cost((8,)) == 44.9, "a slot alone is as fast as before"
 
 
