@@ -35,7 +35,7 @@ class Machine:
     aftermath_ms: float = 0.0
     """What a plain step takes longer behind one that had drafts."""
     plain_alike: bool = False
-    """Whether a plain step of several slots takes what one of a single slot does: a GPU repeats what it has recorded."""
+    """Whether a plain step of several slots takes what one of a single slot does: a GPU repeats what it recorded."""
 
 
 class VirtualClock:
