@@ -70,13 +70,17 @@ class Acceptance:
         found: list[float] = []
         # Doubt sits where a draft begins: whether this is the place at all.
         trust = self._trusted(seq, draft.source)
-        total, run, latest, p = trust.factor, _run(trust.streak), -1.0, 0.0
+        total, run = trust.factor, _run(trust.streak)
+        limit, latest, p = _STREAKS[run][0], -1, 0.0
         for n_right, stated in enumerate(draft.confidence, trust.streak):
-            # This happens at every step, for every token of every offer.
-            if n_right >= _STREAKS[run][0]:
-                run, latest = run + 1, -1.0
-            if stated != latest:
-                latest, p = stated, self._chance(draft.source, run, stated)
+            # This happens at every step, for every token of every offer: tokens of one class are believed alike.
+            if n_right >= limit:
+                run, latest = run + 1, -1
+                limit = _STREAKS[run][0]
+            doubt = self._doubts.get(stated)
+            if doubt is None or doubt != latest:
+                latest = self._doubt(stated)
+                p = self._chance(draft.source, run, stated)
             total *= p
             if total < _HOPELESS:
                 break

@@ -114,13 +114,15 @@ class AdaptivePlanner:
         ledger = self._ledger(ask.seq)
         margin = _MARGIN if ledger.won_ms > 0 else _MARGIN_UNPROVEN
         stake = ledger.stake_ms(plain_ms)
+        # Most offers could not pay even if nothing had to be taken back: those are not looked at any further.
+        least_ms = self.cost.curve(ask.n_pending + 1) if ask.n_pending == 1 else 0.0
         bets = []
         for offer in proposal.offers:
             if self._back_off(ask.seq, offer.source).resting():
                 continue
             draft = bounded(offer, ask, self._n_max, self._p_min)
             reach = self.acceptance.reach(ask.seq, draft)
-            if reach:
+            if reach and (1 + sum(reach)) * plain_ms > least_ms:
                 n_min = self._n_min if ask.n_min is None else ask.n_min
                 n_free = max(_SMALL_BET, self.acceptance.streak(ask.seq, draft) // 2) if reach[0] >= _PROVEN else 0
                 risk = self.acceptance.risk(ask.seq, draft)
