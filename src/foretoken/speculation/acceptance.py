@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from math import log2
 
@@ -64,6 +64,8 @@ class Acceptance:
     _buckets: dict[tuple[str, int, int], _Bucket] = field(default_factory=dict)
     _trust: dict[tuple[SeqId, str], _Trust] = field(default_factory=dict)
     _doubts: dict[float, int] = field(default_factory=dict)
+    _standing: dict[tuple[SeqId, str], Draft] = field(default_factory=dict)
+    """What is left of offers that were right so far: a drafter need not be asked again to be judged by them."""
 
     def reach(self, seq: SeqId, draft: Draft) -> list[float]:
         """For each token the probability that it and all before it are right, as far as that is worth a thought."""
@@ -108,12 +110,21 @@ class Acceptance:
             bucket.learn(guess == token)
             if guess != token:
                 trust.streak = 0
+                self._standing.pop((seq, offer.source), None)
                 return
             trust.streak += 1
+        n = len(emitted)
+        self._standing[seq, offer.source] = Draft(offer.tokens[n:], offer.confidence[n:], offer.source)
 
-    def streak(self, seq: SeqId, draft: Draft) -> int:
+    def overhear(self, seq: SeqId, asked: Container[str], emitted: Sequence[Token]) -> None:
+        """Judge those that were not asked this time by what they offered before."""
+        for key, offer in list(self._standing.items()):
+            if key[0] == seq and offer.source not in asked:
+                self.learn(seq, offer, emitted)
+
+    def streak(self, seq: SeqId, source: str) -> int:
         """How many tokens of this drafter were right in a row."""
-        return self._trusted(seq, draft.source).streak
+        return self._trusted(seq, source).streak
 
     def risk(self, seq: SeqId, draft: Draft) -> float:
         """The least chance of being wrong that is believed; who is certain (of forced tokens, say) has its reasons."""
@@ -122,6 +133,7 @@ class Acceptance:
     def forget(self, seq: SeqId) -> None:
         """A session is over."""
         self._trust = {key: trust for key, trust in self._trust.items() if key[0] != seq}
+        self._standing = {key: offer for key, offer in self._standing.items() if key[0] != seq}
 
     def _doubt(self, stated: float) -> int:
         """Which class of confidence this is: equal steps of doubt, for 0.9 and 0.99 are worlds apart."""

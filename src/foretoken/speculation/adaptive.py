@@ -20,6 +20,8 @@ _SMALL_BET = 3
 many as were right in a row since, verified or not."""
 _CURIOSITY = 24
 """Sure drafts declined as too dear before one is verified after all; twice as many the next time."""
+_PROMISING = 4
+"""A drafter that had so many tokens in a row right is worth asking, even if nothing of it is verified."""
 _GOOD_OFFER = 0.7
 """Where a drafter's first token is at least this likely to be right, none whose guesses take long is asked."""
 _MARGIN = 1.05
@@ -73,10 +75,13 @@ class AdaptivePlanner:
             offers = step.offers.get(seq, ())
             for offer in offers:
                 self.acceptance.learn(seq, offer, verdict.tokens)
+            spent = step.drafting.get(seq, {})
+            self.acceptance.overhear(seq, {*spent, *(offer.source for offer in offers)}, verdict.tokens)
             right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
-            for source, ms in step.drafting.get(seq, {}).items():
+            for source, ms in spent.items():
                 silence = self._silences.setdefault((seq, source), Silence())
-                silence.heard(source in right, ms, step.ms / len(step.verdicts))
+                useful = source == verdict.draft.source or self.acceptance.streak(seq, source) >= _PROMISING
+                silence.heard(source in right, useful, ms, step.ms / len(step.verdicts))
                 if source not in right:
                     self._prices.paid_in_vain(source, ms)
         if not step.reading:
@@ -122,16 +127,17 @@ class AdaptivePlanner:
                 continue
             draft = bounded(offer, ask, self._n_max, self._p_min)
             reach = self.acceptance.reach(ask.seq, draft)
-            if reach and (1 + sum(reach)) * plain_ms > least_ms:
+            if reach and (_is_sure(reach) or (1 + sum(reach)) * plain_ms > least_ms):
                 n_min = self._n_min if ask.n_min is None else ask.n_min
-                n_free = max(_SMALL_BET, self.acceptance.streak(ask.seq, draft) // 2) if reach[0] >= _PROVEN else 0
+                n_proven = max(_SMALL_BET, self.acceptance.streak(ask.seq, draft.source) // 2)
+                n_free = n_proven if reach[0] >= _PROVEN else 0
                 risk = self.acceptance.risk(ask.seq, draft)
                 bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, risk, n_free))
         return max(bets, key=self._sizing.alone, default=None)
 
     def _wonder(self, bets: Sequence[Bet]) -> None:
         """Now and then verify a sure draft that does not seem to pay: the costs may have been measured wrongly."""
-        sure = [bet for bet in bets if len(bet.reach) >= _SMALL_BET and bet.reach[_SMALL_BET - 1] >= _PROVEN]
+        sure = [bet for bet in bets if _is_sure(bet.reach)]
         if not sure or any(bet.n for bet in bets):
             return
         self._n_declined += 1
@@ -181,3 +187,7 @@ class AdaptivePlanner:
 
     def _ledger(self, seq: SeqId) -> Ledger:
         return self._ledgers.setdefault(seq, Ledger())
+
+
+def _is_sure(reach: Sequence[float]) -> bool:
+    return len(reach) >= _SMALL_BET and reach[_SMALL_BET - 1] >= _PROVEN

@@ -83,7 +83,7 @@ class BackOff:
 
 
 class Silence:
-    """A drafter that has had nothing right to say for a while is asked only every so many steps.
+    """A drafter that has had nothing useful to say for a while is asked only every so many steps.
 
     Asking costs tens of microseconds: beside a step of a small model that is the one thing that makes it slower,
     beside one of a large model it is nothing, and the drafter is asked every time.
@@ -105,8 +105,8 @@ class Silence:
             return True
         return False
 
-    def heard(self, right: bool, spent_ms: float, step_ms: float) -> None:
-        """An ask took so long, in steps that take so long; `right` tells whether its first token was."""
-        self._n_vain = 0 if right else self._n_vain + 1
+    def heard(self, right: bool, useful: bool, spent_ms: float, step_ms: float) -> None:
+        """An ask took so long, in steps that take so long: was its first token right, was it any use?"""
+        self._n_vain = 0 if useful else max(0, min(self.PATIENCE, self._n_vain + (-1 if right else 1)))
         if self._n_vain >= self.PATIENCE:
             self._wait = self.LONGEST if step_ms <= 0 else min(self.LONGEST, int(spent_ms / (self.SHARE * step_ms)))

@@ -94,7 +94,7 @@ class Sizing:
         """Size the bets of several slots; `waiting` are the rows of the slots that have none."""
         n_slots = len(bets) + len(waiting)
         plain_ms = self.cost((1,) * n_slots)
-        sunk_ms = self.cost([*waiting, *(bet.n_pending for bet in bets)]) - plain_ms
+        sunk_ms = max(0.0, self.cost([*waiting, *(bet.n_pending for bet in bets)]) - plain_ms)
         best, chosen = -n_slots * log(plain_ms), [0] * len(bets)
         wholes = [len(bet.reach) for bet in bets]
         for longest in _LENGTHS:
@@ -113,9 +113,10 @@ class Sizing:
     def replay_ms(self, n: int, n_slots: int) -> float:
         """What it adds to a plain step that `n` tokens of one slot are decoded in it once more."""
         if n_slots == 1:
-            return self.cost.curve(1 + n) - self.cost.curve(1)
+            return max(0.0, self.cost.curve(1 + n) - self.cost.curve(1))
         others = (1,) * (n_slots - 1)
-        return self.cost((*others, 1 + n)) - self.cost((*others, 1))
+        # Plain steps are known apart from others: what is measured of both need not fit together.
+        return max(0.0, self.cost((*others, 1 + n)) - self.cost((*others, 1)))
 
     def _worth(
         self, bets: Sequence[Bet], lengths: Sequence[int], waiting: Sequence[int], plain_ms: float, sunk_ms: float

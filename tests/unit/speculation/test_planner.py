@@ -212,6 +212,39 @@ def test_it_finds_out_that_it_was_calibrated_wrongly() -> None:
     assert sum(sizes[-50:]) / 50 >= 2
 
 
+@given(st.integers(0, 1 << 30))
+def test_whatever_the_clock_says_a_plan_is_made(seed: int) -> None:
+    """Times that make no sense, of slots that come and go: no draft is too long, and nothing raises."""
+    rng = random.Random(seed)
+    p = planner(rng.choice((CPU, GPU)), MemoryCost(rng.random(), rng.random(), replays=rng.random() < 0.5))
+    for _ in range(60):
+        proposals = [
+            Proposal(ask(seq, n_pending=rng.choice((1, 1, 1, 7, 24))), [offer(rng.choice((0.4, 0.9, 1.0)), 40, name)])
+            for seq, name in enumerate("abcd"[: rng.randint(1, 4)])
+        ]
+        plan = p.plan(proposals)
+        rows, verdicts = {}, {}
+        for proposal in proposals:
+            draft = plan.get(proposal.ask.seq, NO_DRAFT)
+            assert len(draft) <= 40
+            n = rng.randint(0, len(draft))
+            rows[proposal.ask.seq] = proposal.ask.n_pending + len(draft)
+            verdicts[proposal.ask.seq] = Verdict(draft, (*draft.tokens[:n], 999), n)
+        offers = {proposal.ask.seq: proposal.offers for proposal in proposals}
+        p.observe(Step(rows, rng.choice((0.0, 0.001, 10.0, 1e6)), rng.random() < 0.1, verdicts, offers))
+
+
+def test_who_is_not_asked_is_judged_by_what_was_offered_before() -> None:
+    p = planner()
+    said = offer(0.9, 12)
+    p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (0,), 0)}, {0: [said]}))
+    for token in range(1, 12):
+        p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (token,), 0)}, {}))
+    assert p.acceptance.streak(0, "a") == 12
+    p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (5,), 0)}, {0: [said]}))
+    assert p.acceptance.streak(0, "a") == 0
+
+
 def test_the_ledger_books_gains_and_losses() -> None:
     p = planner(memory=MemoryCost(replays=True))
     good = offer(0.99, 3)
