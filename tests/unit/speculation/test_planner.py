@@ -364,3 +364,42 @@ def test_who_is_certain_is_believed_from_the_first_token_until_it_was_wrong() ->
     for _ in range(8):
         p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {0: [offer(1.0, n=3)]}))
     assert p.plan([Proposal(ask(), [offer(1.0, n=3)])]) == {}
+
+
+def spend(p: AdaptivePlanner, won: bool, n: int, seq: int = 0) -> int:
+    """So many plain steps in which a drafter whose guesses take half a step is asked, if it is; returns how often."""
+    n_asked = 0
+    for _ in range(n):
+        asked = not p.resting(ask(seq), "slow", costly=True)
+        n_asked += asked
+        draft = offer(0.9, 3, "slow") if asked else NO_DRAFT
+        verdict = Verdict(draft, (*draft.tokens, 7), len(draft)) if won else Verdict(NO_DRAFT, (999,), 0)
+        spent = {"slow": 5.0} if asked else {}
+        ms = (20.9 if won and asked else 10.0) + sum(spent.values())
+        rows = {seq: 1 + len(verdict.draft)}
+        p.observe(Step(rows, ms, False, {seq: verdict}, {seq: [draft] if asked else []}, {seq: spent}))
+    p.end(seq)
+    return n_asked
+
+
+def test_a_slow_drafter_that_wins_nothing_costs_a_request_little() -> None:
+    p = planner()
+    first = spend(p, won=False, n=100)
+    assert first <= 8, "three steps and one in a hundred"
+    assert spend(p, won=False, n=100) <= 3, "the next request knows better"
+    assert spend(planner(), won=True, n=100) == 100
+
+
+def test_a_slow_drafter_gets_another_chance() -> None:
+    p = planner()
+    spend(p, won=False, n=100)
+    counts = [spend(p, won=True, n=20) for _ in range(5)]
+    assert counts[-1] == 20, counts
+
+
+def test_who_takes_long_is_not_asked_where_another_offer_is_good() -> None:
+    p = planner()
+    earn(p)
+    assert p.resting(ask(), "slow", costly=True, offers=[offer(0.99)])
+    assert not p.resting(ask(), "slow", costly=True, offers=[offer(0.4)])
+    assert not p.resting(ask(), "quick", costly=False, offers=[offer(0.99)])
