@@ -125,6 +125,26 @@ def test_a_model_that_drafts_for_itself_is_always_right(arch: str, tiny_path: Ti
         assert finish.usage.accepted / finish.usage.drafted > 0.8
 
 
+@pytest.mark.parametrize("arch", ["qwen35", "llama"])
+def test_a_draft_model_reads_only_the_end_of_a_prompt(arch: str, tiny_path: TinyPath) -> None:
+    with load(tiny_path(arch), ("draft-model",), draft_model=ModelConfig(tiny_path(arch))) as engine:
+        drafter = engine._loop.speculator.guards[0].drafter
+        drafter.p_min = 0.0
+        prompt = engine.tokenize("for i in range(9):\n    print(i)\n" * 20)
+        request = Request(prompt, SamplingParams(temperature=0), max_tokens=20, ignore_eos=True)
+        tokens, finish = answer(engine, request)
+        assert tokens == answer(engine, replace(request, speculation=OFF))[0]
+        assert finish.usage.drafted > 0
+        held = engine.call(lambda loop: next(iter(drafter._held.values())))
+        assert len(prompt) - 32 <= held.start <= len(prompt)
+        # Another turn of the same text goes on from there, an edit of it begins anew.
+        answer(engine, replace(request, prompt=[*prompt, *tokens, 5]))
+        assert engine.call(lambda loop: next(iter(drafter._held.values()))).start == held.start
+        edited = [*prompt[: len(prompt) // 2], 7, 8, 9]
+        answer(engine, replace(request, prompt=edited))
+        assert engine.call(lambda loop: next(iter(drafter._held.values()))).start == len(edited) + 1 - 32
+
+
 @pytest.mark.parametrize("memory", ["fork", "checkpoint", "ring"])
 def test_the_models_own_prediction_layer(memory: str, tiny_path: TinyPath) -> None:
     with load(tiny_path("qwen35-mtp"), ("mtp",), memory=memory) as engine:
