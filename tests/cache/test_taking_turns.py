@@ -23,8 +23,9 @@ N_MORE = 8
 
 
 def loop_with(kind: type[Memory], budget: int) -> Loop:
+    """With room for so many bytes: a twentieth of what is allowed is not for them."""
     backend = toy.ToyBackend(2, recurrent=kind is not Trim, n_outputs=64, n_ctx=512)
-    loop = make_loop(backend, kind(backend), ToyPieces(END), cache=CacheConfig(budget, gap=8))
+    loop = make_loop(backend, kind(backend), ToyPieces(END), cache=CacheConfig(budget * 20 // 19, gap=8))
     loop.cache.thrift = NoThrift()
     return loop
 

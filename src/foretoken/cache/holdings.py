@@ -11,6 +11,9 @@ from foretoken.cache.tier import Newcomer, Tier
 from foretoken.cache.tree import Entry, Node, Tokens
 from foretoken.cache.worth import Worth
 
+_BESIDE = 20
+"""One part in so many of the budget is left to what keeping takes beside the bytes kept: objects, holes in the heap."""
+
 
 class Holdings:
     """The trees and the tiers their entries are in, kept in step with each other."""
@@ -21,6 +24,7 @@ class Holdings:
         self.forest = Forest()
         self.worth = Worth(backend)
         self._backend = backend
+        self._n_beside = n_host_bytes // _BESIDE
 
     def attach(self, node: Node, entry: Entry) -> Entry:
         node.parts[entry.part] = entry
@@ -40,7 +44,8 @@ class Holdings:
             self.drop(cells) if for_good else self.leave_host(cells)
 
     def make_room(self, newcomer: Newcomer) -> bool:
-        victims = self.host.victims(newcomer, self.worth.on_host, self.forest.n_token_bytes)
+        beside = self.forest.n_token_bytes + self._n_beside
+        victims = self.host.victims(newcomer, self.worth.on_host, beside)
         for entry in victims or ():
             self.leave_host(entry)
         return victims is not None
