@@ -58,6 +58,16 @@ def test_a_quick_look(tiny_path: TinyPath) -> None:
     assert {variation["requests"] for variation in found["variations"]} == {2}
 
 
+def test_who_lets_nobody_draft_is_not_made_to(tiny_path: TinyPath) -> None:
+    """F16 weights have other bits in company: exact means alone, and for the saboteur as well."""
+    code, stdout = run_cli(str(tiny_path("qwen35", "F16")), *SHORT, "--exact", "--quick", "--json")
+    found = json.loads(stdout)
+    assert code == 0
+    assert "no drafts" in found["settings"]["engine"][0]
+    assert any("saboteur" in variation["name"] for variation in found["variations"])
+    assert found["counts"]["drafted"] == 0
+
+
 def trusting(sampler: Sampler, rows: Sequence[int], draft: Draft) -> Iterator[tuple[int, Token]]:
     """A verdict that believes the first token of every draft without looking."""
     for i, (row, guess) in enumerate(zip(rows, (*draft.tokens, None), strict=True)):
