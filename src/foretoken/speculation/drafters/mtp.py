@@ -75,6 +75,9 @@ class MtpDrafter:
         """Forget what the slot read of another text: its memory may have been filled from elsewhere since."""
         if reading := self._readings.get(seq):
             reading.keep(prompt, 0)
+            # The same positions of another text: its states would be taken for this one's.
+            known = reading.start + len(reading.read)
+            reading.states = {p: state for p, state in reading.states.items() if p < known} if reading.read else {}
 
     def read(self, spans: Sequence[Span]) -> None:
         """Remember the hidden states of a batch; rows of a cut draft are overwritten by what follows it."""
