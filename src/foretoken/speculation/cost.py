@@ -11,7 +11,6 @@ _FAMILIAR = 4
 """Steps of a width before what it takes says something about the machine and not about the width."""
 _DRIFT_NEWS = 0.1
 """The machine's speed and the context's length move all widths together, and faster."""
-_MAX_KNOWN = 4096
 _SURPRISE = 3.0
 """A step that took many times longer than expected was held up: it counts as so many times, not as more."""
 
@@ -27,17 +26,10 @@ class StepCost:
         self._drift = 1.0
         self._seen: dict[int, int] = {}
         self._memo: dict[int, float] = {}
-        self.version = 0
-        """Changes whenever widths cost something else than before, relative to each other."""
 
     def __call__(self, n_rows: int) -> float:
         """Expected milliseconds of a step with so many rows, now."""
-        return self.base(n_rows) * self._drift
-
-    @property
-    def drift(self) -> float:
-        """How much longer than when it was calibrated the machine takes for anything, now."""
-        return self._drift
+        return self._base(n_rows) * self._drift
 
     @property
     def widths(self) -> Sequence[int]:
@@ -50,7 +42,7 @@ class StepCost:
 
     def observe(self, n_rows: int, ms: float) -> None:
         """Learn from a step that took `ms`."""
-        ratio = self.plausible(n_rows, ms) / self.base(n_rows)
+        ratio = self.plausible(n_rows, ms) / self._base(n_rows)
         if n_rows == 1 or self._seen.get(n_rows, 0) >= _FAMILIAR:
             self._drift += _DRIFT_NEWS * (ratio - self._drift)
         if n_rows in self._table and n_rows != 1:
@@ -58,14 +50,12 @@ class StepCost:
             seen = self._seen[n_rows] = self._seen.get(n_rows, 0) + 1
             self._table[n_rows] *= 1 + max(_NEWS, 1 / (1 + seen)) * (ratio / self._drift - 1)
             self._memo.clear()
-            self.version += 1
 
     def plausible(self, n_rows: int, ms: float) -> float:
         """A measured time without what must have been a hiccup of the machine, or of its clock."""
         return _plausible(ms, self(n_rows))
 
-    def base(self, n_rows: int) -> float:
-        """Expected milliseconds without the drift."""
+    def _base(self, n_rows: int) -> float:
         if n_rows not in self._memo:
             self._memo[n_rows] = self._interpolate(max(1, n_rows))
         return self._memo[n_rows]
@@ -95,8 +85,6 @@ class BatchCost:
         A GPU repeats a plain step of several slots as fast as one of a single slot; a step with drafts it does not.
         """
         self._seen: dict[tuple[int, bool], int] = {}
-        self._memo: dict[tuple[int, ...], float] = {}
-        self._version = curve.version
 
     def __call__(self, rows: Sequence[int]) -> float:
         """Expected milliseconds, now."""
@@ -120,19 +108,9 @@ class BatchCost:
     def _by_curve(self, rows: Sequence[int]) -> float:
         if len(rows) == 1 or not self._in_passes:
             return self.curve(sum(rows))
-        if self._version != self.curve.version or len(self._memo) > _MAX_KNOWN:
-            self._version = self.curve.version
-            self._memo.clear()
-        key = tuple(rows)
-        base = self._memo.get(key)
-        if base is None:
-            base = self._memo[key] = self._in_all_passes(sorted(rows))
-        return base * self.curve.drift
-
-    def _in_all_passes(self, left: list[int]) -> float:
-        total, done = 0.0, 0
+        total, done, left = 0.0, 0, sorted(rows)
         while left:
-            total += self.curve.base((left[0] - done) * len(left))
+            total += self.curve((left[0] - done) * len(left))
             done = left[0]
             left = [n for n in left if n > done]
         return total

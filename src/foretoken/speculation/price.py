@@ -34,11 +34,12 @@ class Prices:
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
+        """Of those whose price was asked for."""
 
     def paid_in_vain(self, source: str, ms: float) -> None:
         """An ask took so long, and its answer was none, or wrong."""
-        account = self._of(source)
-        account.vain_ms += _NEWS * (ms - account.vain_ms)
+        if account := self._accounts.get(source):
+            account.vain_ms += _NEWS * (ms - account.vain_ms)
 
     def over(self, ledger: Ledger) -> None:
         """A request is over: learn what each drafter saved it."""
@@ -52,10 +53,7 @@ class Prices:
 
     def affordable(self, source: str, ledger: Ledger, plain_ms: float) -> bool:
         """Whether it would not have lost the request more than it may if the answer were of no use."""
-        account = self._of(source)
+        account = self._accounts.setdefault(source, _Account())
         steps = _ADVANCE_STEPS if account.trusted else STAKE_STEPS
         allowed = MAX_LOSS * ledger.elapsed_ms + steps * plain_ms
         return ledger.by_drafter.get(source, 0.0) - account.vain_ms >= -allowed
-
-    def _of(self, source: str) -> _Account:
-        return self._accounts.setdefault(source, _Account())
