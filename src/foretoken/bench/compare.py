@@ -11,7 +11,7 @@ from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED, Contestant, Or
 from foretoken.bench.statistics import Ratio, Sample, ratio, sample, speed
 from foretoken.bench.workloads import Workload
 from foretoken.engine.engine import Engine
-from foretoken.types import OFF, Token, Usage
+from foretoken.types import OFF, DrafterUsage, Token, Usage
 
 Progress = Callable[[str], None]
 """Told before every group of requests what comes next."""
@@ -39,6 +39,16 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
+class Drafting:
+    """What one drafter did for all answers: how often it was asked, for how long, and what was verified of it."""
+
+    asks: int
+    ms: float
+    verified: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What one workload showed with one number of slots."""
 
@@ -55,6 +65,7 @@ class Result:
     tokens_per_step: float
     saved_ms: float
     """What the ledger says was saved, per round."""
+    drafters: dict[str, Drafting] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -146,7 +157,24 @@ def _result(
         accepted_length,
         tokens_per_step,
         sum(usage.saved_ms or 0.0 for usage in usages) / max(1, n_rounds),
+        _drafting(usages),
     )
+
+
+def _drafting(usages: Sequence[Usage]) -> dict[str, Drafting]:
+    found: dict[str, list[DrafterUsage]] = {}
+    for usage in usages:
+        for name, drafter in usage.drafters.items():
+            found.setdefault(name, []).append(drafter)
+    return {
+        name: Drafting(
+            sum(one.draft_calls for one in parts),
+            sum(one.draft_ms for one in parts),
+            sum(one.verified for one in parts),
+            sum(one.accepted for one in parts),
+        )
+        for name, parts in found.items()
+    }
 
 
 def _lengths(usages: Sequence[Usage]) -> tuple[float, float]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
 from foretoken.bench import workloads
 from foretoken.bench.cases import Case
 from foretoken.bench.compare import Recording, record
-from foretoken.config import EngineConfig, ModelConfig
+from foretoken.bench.gpu.guesses import Guess, pack
+from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
+from foretoken.engine.assembly import assemble
 from foretoken.engine.engine import Engine
+from foretoken.engine.host import EngineHost
+from foretoken.errors import ForetokenError
+from foretoken.llama.vocabulary import Vocabulary
+from foretoken.models import path_of
+from foretoken.speculation.base import DraftAsk
+from foretoken.speculation.drafters.draft_model import DraftModelDrafter
+from foretoken.speculation.host import Host
 from foretoken.types import SamplingParams
 
 WORKLOADS = ("code-edit", "refactor", "quicksort-chat", "json-extraction", "summary-quotes", "free-prose")
@@ -27,6 +37,23 @@ class Said:
     name: str
     prompt: str
     answer: str
+    guesses: str = ""
+    """What a draft model guessed of it, token by token (see `pack`); empty if none was asked."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Let a draft model guess the answers that a model gave.
+
+    `python -m foretoken.bench.gpu.recordings --out src/foretoken/bench/gpu/recordings.json` makes the guesses of the
+    recordings that come with the benchmark again; the answers stay as they are.
+    """
+    parser = argparse.ArgumentParser(prog="python -m foretoken.bench.gpu.recordings", description=__doc__)
+    parser.add_argument("--model", type=Path, default=path_of("mini"), help="whose answers are guessed")
+    parser.add_argument("--draft", type=Path, default=path_of("nano"), help="who guesses")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    store(guessed(load(), options.model, options.draft, options.threads), options.out)
 
 
 def load() -> list[Said]:
@@ -43,8 +70,39 @@ def make(model: Path, names: Sequence[str], n_threads: int, say: Callable[[str],
 
 def store(said: Sequence[Said], out: Path) -> None:
     """Keep answers in the form that `load` reads."""
-    text = json.dumps({"answers": [asdict(one) for one in said]}, indent=1, ensure_ascii=False)
+    entries = [{key: value for key, value in asdict(one).items() if value} for one in said]
+    text = json.dumps({"answers": entries}, indent=1, ensure_ascii=False)
     out.write_text(text + "\n", encoding="utf-8")
+
+
+def guessed(said: Sequence[Said], model: Path, draft: Path, n_threads: int) -> list[Said]:
+    """The answers, those that this model gave with what the draft model guesses at each of their tokens."""
+    speculation = SpeculationConfig(draft_model=ModelConfig(draft))
+    config = EngineConfig(ModelConfig(model), n_ctx=4096, n_threads=n_threads, speculation=speculation)
+    target = assemble(config)
+    host = EngineHost(config, target)
+    try:
+        vocabulary = target.model.vocabulary
+        return [
+            replace(one, guesses=pack(list(_guesses(host, vocabulary, one)))) if one.model == target.model.name else one
+            for one in said
+        ]
+    finally:
+        host.close()
+        target.close()
+
+
+def _guesses(host: Host, vocabulary: Vocabulary, said: Said) -> Iterator[Guess]:
+    # A drafter of its own: what one read for the turn before would help with this one.
+    drafter = DraftModelDrafter(host, n_max=1, p_min=0.0)
+    tokens = vocabulary.tokenize(said.prompt)
+    answer = vocabulary.tokenize(said.answer, add_special=False)
+    if vocabulary.detokenize(answer) != said.answer:
+        raise ForetokenError(f"{said.workload}, {said.name}: the tokens of the answer are not its text")
+    for token in answer:
+        (draft,) = drafter.draft([DraftAsk(0, tokens, 1)])
+        yield Guess(len(vocabulary.piece(token)), draft.tokens[0] == token, draft.confidence[0])
+        tokens.append(token)
 
 
 def _answers(engine: Engine, recording: Recording) -> list[Said]:
@@ -67,3 +125,7 @@ def tokenised(engine: Engine, said: Sequence[Said], name: str, n_max: int) -> Re
         for (seed, one), answer in zip(chosen, answers, strict=True)
     ]
     return Recording(workloads.load(name), tuple(cases), tuple(answers))
+
+
+if __name__ == "__main__":
+    main()

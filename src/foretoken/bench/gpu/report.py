@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from foretoken.bench.chart import svg
-from foretoken.bench.compare import Pace, Result, share_of_limit
+from foretoken.bench.compare import Drafting, Pace, Result, share_of_limit
 from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED
 from foretoken.bench.statistics import Ratio
+from foretoken.speculation.drafters.draft_model import DraftModelDrafter
 
 _WIDTHS = ("1", "2", "3", "4", "6", "8", "9", "12", "16", "24", "32", "48", "64", "96", "128")
 Results = dict[str, Any]
@@ -37,6 +38,7 @@ def tables(results: Results) -> Iterator[str]:
     facts = results["machine"]
     yield f"{facts['date']} · {facts['gpu'] or facts['cpu']} · {facts['library']}"
     yield from _workloads(models)
+    yield from _draft_models(models)
     yield from _widths(models)
     yield from _memories(models)
     yield from _loops(models)
@@ -59,6 +61,27 @@ def _workloads(models: Results) -> Iterator[str]:
                 f"| {name} | {one.workload} | {one.n_slots} | {one.n_tokens} | {plain.tokens_per_second:.1f} "
                 f"| {ours.tokens_per_second:.1f} | {ours.ratio.value:.2f} | {limit.ratio.value:.2f} "
                 f"| {share_of_limit(one):.0%} | {others} |"
+            )
+
+
+def _draft_models(models: Results) -> Iterator[str]:
+    """With a draft model, beside the same without it where that was measured."""
+    titles = "model | draft | workload | slots | tokens | plain t/s | ratio | without | limit | asks | ms each"
+    yield from ("", f"| {titles} | verified | right |", f"|{'---|' * 13}")
+    for name, parts in models.items():
+        for part, kept in parts.items():
+            setup, drafted, draft = part.partition("+")
+            if not drafted or "paces" not in kept.get("result", ()):
+                continue
+            one = _result(kept["result"])
+            bare = parts.get(setup, {}).get("result")
+            without = f"{_result(bare).paces[SPECULATED].ratio.value:.2f}" if bare else ""
+            did = one.drafters[DraftModelDrafter.name]
+            yield (
+                f"| {name} | {draft} | {one.workload} | {one.n_slots} | {one.n_tokens} "
+                f"| {one.paces[PLAIN].tokens_per_second:.1f} | {one.paces[SPECULATED].ratio.value:.2f} "
+                f"| {without} | {one.paces[LIMIT].ratio.value:.2f} "
+                f"| {did.asks} | {did.ms / max(1, did.asks):.2f} | {did.verified} | {did.accepted} |"
             )
 
 
@@ -122,7 +145,8 @@ def _measured(parts: Results, start: str) -> Iterator[tuple[str, Any]]:
 
 
 def _compared(parts: Results) -> list[Result]:
-    found = [kept["result"] for kept in parts.values() if isinstance(kept.get("result"), dict)]
+    """What was compared without a draft model."""
+    found = [kept["result"] for part, kept in parts.items() if "+" not in part and isinstance(kept.get("result"), dict)]
     return [_result(one) for one in found if "paces" in one]
 
 
@@ -131,7 +155,8 @@ def _result(kept: Results) -> Result:
         label: Pace(pace["tokens_per_second"], Ratio(**pace["ratio"]), pace["n_identical"])
         for label, pace in kept["paces"].items()
     }
-    return Result(**{**kept, "paces": paces})
+    drafters = {name: Drafting(**did) for name, did in kept.get("drafters", {}).items()}
+    return Result(**{**kept, "paces": paces, "drafters": drafters})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import Process
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from foretoken.bench import shapes
 from foretoken.bench.compare import Recording, compare, record
 from foretoken.bench.contestants import Contestant, OracleContestant
 from foretoken.bench.gpu import costs, recordings, server
+from foretoken.bench.gpu.recorded_draft import guessed_answers, guessing
 from foretoken.bench.gpu.scripted import scripted
 from foretoken.bench.workloads import load as load_workload
-from foretoken.config import EngineConfig, ModelConfig
+from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.engine.engine import Engine
 from foretoken.errors import ForetokenError
 from foretoken.llama.model import Model
@@ -60,12 +61,29 @@ class Keeper:
         return any(name not in self.results.get(model, {}) for name in names)
 
 
+@dataclass(frozen=True, slots=True)
+class _Setup:
+    """An engine and what it is asked; a draft model is for workloads of which guesses were recorded."""
+
+    n_slots: int
+    draft: str | None
+    workloads: Sequence[str]
+
+    def part(self, name: str) -> str:
+        """What a part that is measured with this is called."""
+        return f"{name}/{self.n_slots}+{self.draft}" if self.draft else f"{name}/{self.n_slots}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options().parse_args(arguments)
     logging.basicConfig(level=logging.ERROR)
     keeper = Keeper(options.out, time.monotonic() + options.seconds)
     names = options.models.split(",")
-    with _writing([name for name in names if name != EMBEDDED], options) as writers:
+    drafts = [options.draft] if options.draft else []
+    written = dict.fromkeys([*drafts, *(name for name in names if name != EMBEDDED)])
+    with _writing(list(written), options) as writers:
+        if options.draft:
+            _written(_path(options.draft, options), writers[options.draft])
         for name in names:
             path = options.embedded if name == EMBEDDED else _written(_path(name, options), writers[name])
             measure(keeper, name, path, options)
@@ -103,20 +121,31 @@ def measure(keeper: Keeper, name: str, path: Path, options: argparse.Namespace) 
             _costs(keeper, name, model, config, options)
         if "mtp" in options.parts:
             keeper.part(name, "mtp", lambda: costs.mtp(model, min(_SHORT, options.longest)), 10)
-        for n_slots, names in ((1, options.workloads), (4, options.four)):
-            chosen = names.split(",") if names else []
-            if keeper.missing(name, [f"{workload}/{n_slots}" for workload in chosen]):
+        for setup in _setups(name, options):
+            if keeper.missing(name, [setup.part(workload) for workload in setup.workloads]):
+                drafting = ModelConfig(_path(setup.draft, options)) if setup.draft else None
+                speculation = SpeculationConfig(draft_model=drafting)
+                wanted = replace(config, n_parallel=setup.n_slots, speculation=speculation)
                 try:
-                    with Engine.from_config(replace(config, n_parallel=n_slots), borrowed=model) as engine:
-                        _workloads(keeper, name, engine, n_slots, chosen, options)
+                    with Engine.from_config(wanted, borrowed=model) as engine:
+                        _workloads(keeper, name, engine, setup, options)
                 except ForetokenError as error:
-                    print(f"{name} with {n_slots} slots: {error}", flush=True)
+                    print(f"{setup.part(name)}: {error}", flush=True)
         if "costs" in options.parts and options.longest >= _LONG:
             keeper.part(name, "widths 16k", lambda: costs.widths(model, _LONG), 20)
         if "bits" in options.parts:
             keeper.part(name, "bits", lambda: _bits(model), 20)
         if "exact" in options.parts:
             keeper.part(name, "exact", lambda: _exact(model, config), 20)
+
+
+def _setups(name: str, options: argparse.Namespace) -> Iterator[_Setup]:
+    guessed = {said.workload for said in recordings.load() if said.guesses}
+    for n_slots, names in ((1, options.workloads), (4, options.four)):
+        chosen = names.split(",") if names else []
+        yield _Setup(n_slots, None, chosen)
+        if options.draft and name not in (EMBEDDED, options.draft):
+            yield _Setup(n_slots, options.draft, [workload for workload in chosen if workload in guessed])
 
 
 def _costs(keeper: Keeper, name: str, model: Model, config: EngineConfig, options: argparse.Namespace) -> None:
@@ -140,12 +169,11 @@ def _exact(model: Model, config: EngineConfig) -> dict[str, Any]:
         return {"settings": engine.assembly.describe(), "widths_ms": limit.widths_ms}
 
 
-def _workloads(
-    keeper: Keeper, name: str, engine: Engine, n_slots: int, chosen: Sequence[str], options: argparse.Namespace
-) -> None:
+def _workloads(keeper: Keeper, name: str, engine: Engine, setup: _Setup, options: argparse.Namespace) -> None:
     """Plain, speculated, the oracle and llama-server, answer by answer side by side."""
+    n_slots = setup.n_slots
     with ExitStack() as stack:
-        texts = _texts(engine, name, chosen, max(options.requests, n_slots), options)
+        texts = _texts(engine, name, setup.workloads, max(options.requests, n_slots), options)
         scripts = {
             case.sampling.seed: answer
             for one in texts
@@ -158,25 +186,28 @@ def _workloads(
             stack.enter_context(scripted(engine, scripts))
             path = options.out.with_name(f"{name}.scripts")
             server.write_scripts(path, scripts)
-        if options.server and n_slots == 1:
+        if setup.draft:
+            stack.enter_context(guessing(engine, guessed_answers(engine, recordings.load(), texts)))
+        if options.server and n_slots == 1 and not setup.draft:
             started = time.monotonic()
             model_path = engine.assembly.model.path
             drafters = options.drafters.split(",")
             others += stack.enter_context(server.running(options.server, model_path, options.context, path, drafters))
             print(f"{len(others)} servers after {time.monotonic() - started:.1f} s", flush=True)
         keeper.part(
-            name, f"engine/{n_slots}", lambda: {"settings": engine.assembly.describe(), "gpu_mib": _gpu_memory()}
+            name, setup.part("engine"), lambda: {"settings": engine.assembly.describe(), "gpu_mib": _gpu_memory()}
         )
         oracle = OracleContestant(engine)
-        keeper.part(name, f"oracle/{n_slots}", lambda: oracle.limit.widths_ms)
+        keeper.part(name, setup.part("oracle"), lambda: oracle.limit.widths_ms)
         for text in texts:
-            if not text.cases or not keeper.missing(name, [f"{text.workload.name}/{n_slots}"]):
+            part = setup.part(text.workload.name)
+            if not text.cases or not keeper.missing(name, [part]):
                 continue
 
             def compared(text: Recording = text) -> dict[str, Any]:
                 return asdict(compare(engine, text, n_slots, options.rounds, oracle, others, lambda step: None))
 
-            keeper.part(name, f"{text.workload.name}/{n_slots}", compared, options.part_seconds)
+            keeper.part(name, part, compared, options.part_seconds)
 
 
 def _texts(
@@ -229,6 +260,9 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--models", default="qwen3.5-0.8b,qwen3.5-27b", help=f"{', '.join(shapes.SHAPES)}, {EMBEDDED}, toy-..."
+    )
+    parser.add_argument(
+        "--draft", help="a shape that drafts for the others, where a real draft model's guesses were recorded"
     )
     parser.add_argument("--folder", type=Path, default=Path("."), help="where the models are written")
     parser.add_argument("--vocabulary", type=Path, help="ggml-vocab-qwen35.gguf of llama.cpp's sources")

@@ -50,9 +50,10 @@ class DraftModelDrafter:
             raise ValueError("n_max and window must be at least 1 and p_min between 0 and 1")
         self.n_max = n_max
         self.p_min = p_min
+        self.host = host
         self._backend, self._memory = host.draft_model()
-        self._window = min(window, self._backend.n_ctx - n_max)
-        if self._window < 1:
+        self.window = min(window, self._backend.n_ctx - n_max)
+        if self.window < 1:
             raise ValueError(f"n_max must be less than the draft model's context of {self._backend.n_ctx} tokens")
         self._held: dict[SeqId, _Held] = {}
 
@@ -80,10 +81,14 @@ class DraftModelDrafter:
     def end(self, seq: SeqId) -> None:
         """What is held stays: the slot's next request may share its beginning."""
 
+    def choose(self, logits: NDArray[np.float32], ask: DraftAsk, drafted: Sequence[Token]) -> tuple[Token, float]:
+        """The likeliest token behind what was asked about and `drafted` so far, and its probability."""
+        token = int(logits.argmax())
+        return token, float(1.0 / np.exp(logits - logits[token]).sum())
+
     def _extend(self, draft: _Draft, logits: NDArray[np.float32], n: int) -> bool:
         """Add the likeliest token if it is likely enough; says whether the draft can go on."""
-        token = int(logits.argmax())
-        p = float(1.0 / np.exp(logits - logits[token]).sum())
+        token, p = self.choose(logits, draft.ask, draft.tokens)
         p_min = self.p_min if draft.ask.p_min is None else draft.ask.p_min
         if p < p_min:
             return False
@@ -120,11 +125,11 @@ class DraftModelDrafter:
         shared = limit
         if held.tokens[:limit] != known:
             shared = next(i for i in range(limit) if held.tokens[i] != known[i])
-        if shared and n - held.start - shared <= self._window and n - held.start + self.n_max <= self._backend.n_ctx:
+        if shared and n - held.start - shared <= self.window and n - held.start + self.n_max <= self._backend.n_ctx:
             del held.tokens[self._memory.rewind(ask.seq, shared) :]
         else:
             self._memory.release(ask.seq)
-            self._held[ask.seq] = _Held(max(0, n - self._window))
+            self._held[ask.seq] = _Held(max(0, n - self.window))
 
     def _decode_drafted(self, going: Sequence[_Draft]) -> dict[SeqId, NDArray[np.float32]]:
         """Decode the latest guess of every draft that goes on, all in one batch."""
