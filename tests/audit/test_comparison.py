@@ -91,4 +91,6 @@ def test_widths_are_watched_and_planning_is_left_alone() -> None:
     watch.clear()
     assert watch.widths((3, 4, 9)) == ()
     assert watch.saved_ms(0) is None
-    assert not watch.resting(DraftAsk(0, [1], 1), "d", costly=True)
+    ask = DraftAsk(0, [1], 1)
+    assert watch.worth_asking([ask]) == [ask]
+    assert not watch.too_dear(ask, "d", [])

@@ -25,8 +25,11 @@ class Watch:
             self._running.setdefault(seq, []).extend((token, step.n_rows) for token in verdict.tokens)
         self.planner.observe(step)
 
-    def resting(self, ask: DraftAsk, source: str, costly: bool, offers: Sequence[Draft] = ()) -> bool:
-        return self.planner.resting(ask, source, costly, offers)
+    def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
+        return self.planner.worth_asking(asks)
+
+    def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
+        return self.planner.too_dear(ask, source, offers)
 
     def saved_ms(self, seq: SeqId) -> float | None:
         return self.planner.saved_ms(seq)

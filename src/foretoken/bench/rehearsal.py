@@ -20,7 +20,7 @@ from foretoken.types import SeqId, Token
 
 MAX_DRAFT = 63
 _DRAFTING_S = 20e-6
-"""What one call of a text drafter takes."""
+"""What asking a text drafter takes, for one slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,27 @@ class Machine:
 
 
 class VirtualClock:
-    """Time that passes only when it is spent, and by a little whenever it is looked at."""
+    """Time that passes only when it is spent."""
 
     def __init__(self) -> None:
         self.now = 0.0
 
     def __call__(self) -> float:
-        self.now += _DRAFTING_S / 2
         return self.now
+
+
+class _TakesTime:
+    """A drafter that spends virtual time on every ask."""
+
+    def __init__(self, drafter: Drafter, clock: VirtualClock) -> None:
+        self.name = drafter.name
+        self.begin, self.accept, self.end = drafter.begin, drafter.accept, drafter.end
+        self._draft = drafter.draft
+        self._clock = clock
+
+    def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
+        self._clock.now += _DRAFTING_S * len(asks)
+        return self._draft(asks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,8 @@ class Rehearsal:
         self._cost = BatchCost(StepCost(self.machine.table), self.machine.memory.replays)
         self._random = random.Random(self.seed)
         planner = AdaptivePlanner(StepCost(self.machine.table), self.machine.memory)
-        self.speculator = Speculator(self.drafters, planner, 1 << 30, clock=self._clock)
+        drafters = [_TakesTime(drafter, self._clock) for drafter in self.drafters]
+        self.speculator = Speculator(drafters, planner, 1 << 30, clock=self._clock)
 
     def answer(self, requests: Sequence[tuple[Sequence[Token], Sequence[Token]]], owner: str) -> Outcome:
         """Answer all requests (prompt, answer) at once, each in a slot of its own."""

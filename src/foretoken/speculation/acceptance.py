@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from math import log2
@@ -62,9 +63,9 @@ class Acceptance:
     """Turns confidences into probabilities, by drafter, confidence and tokens right before, and by session."""
 
     _buckets: dict[tuple[str, int, int], _Bucket] = field(default_factory=dict)
-    _trust: dict[tuple[SeqId, str], _Trust] = field(default_factory=dict)
+    _trust: defaultdict[SeqId, dict[str, _Trust]] = field(default_factory=lambda: defaultdict(dict))
     _doubts: dict[float, int] = field(default_factory=dict)
-    _standing: dict[tuple[SeqId, str], Draft] = field(default_factory=dict)
+    _standing: defaultdict[SeqId, dict[str, Draft]] = field(default_factory=lambda: defaultdict(dict))
     """What is left of offers that were right so far: a drafter need not be asked again to be judged by them."""
 
     def reach(self, seq: SeqId, draft: Draft) -> list[float]:
@@ -110,21 +111,25 @@ class Acceptance:
             bucket.learn(guess == token)
             if guess != token:
                 trust.streak = 0
-                self._standing.pop((seq, offer.source), None)
+                self._standing[seq].pop(offer.source, None)
                 return
             trust.streak += 1
         n = len(emitted)
-        self._standing[seq, offer.source] = Draft(offer.tokens[n:], offer.confidence[n:], offer.source)
+        self._standing[seq][offer.source] = Draft(offer.tokens[n:], offer.confidence[n:], offer.source)
 
     def overhear(self, seq: SeqId, asked: Container[str], emitted: Sequence[Token]) -> None:
         """Judge those that were not asked this time by what they offered before."""
-        for key, offer in list(self._standing.items()):
-            if key[0] == seq and offer.source not in asked:
+        for offer in list(self._standing[seq].values()):
+            if offer.source not in asked:
                 self.learn(seq, offer, emitted)
 
     def streak(self, seq: SeqId, source: str) -> int:
         """How many tokens of this drafter were right in a row."""
         return self._trusted(seq, source).streak
+
+    def longest_streak(self, seq: SeqId) -> int:
+        """How many tokens the best drafter of a session had right in a row."""
+        return max((trust.streak for trust in self._trust[seq].values()), default=0)
 
     def risk(self, seq: SeqId, draft: Draft) -> float:
         """The least chance of being wrong that is believed; who is certain (of forced tokens, say) has its reasons."""
@@ -132,8 +137,8 @@ class Acceptance:
 
     def forget(self, seq: SeqId) -> None:
         """A session is over."""
-        self._trust = {key: trust for key, trust in self._trust.items() if key[0] != seq}
-        self._standing = {key: offer for key, offer in self._standing.items() if key[0] != seq}
+        self._trust.pop(seq, None)
+        self._standing.pop(seq, None)
 
     def _doubt(self, stated: float) -> int:
         """Which class of confidence this is: equal steps of doubt, for 0.9 and 0.99 are worlds apart."""
@@ -146,7 +151,7 @@ class Acceptance:
         return known
 
     def _trusted(self, seq: SeqId, source: str) -> _Trust:
-        return self._trust.setdefault((seq, source), _Trust())
+        return self._trust[seq].setdefault(source, _Trust())
 
 
 def _run(n_right: int) -> int:

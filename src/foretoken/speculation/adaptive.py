@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.aftermath import Aftermath
 from foretoken.speculation.base import Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
-from foretoken.speculation.ledger import BackOff, Balance, Ledger, Silence
+from foretoken.speculation.ledger import BackOff, Balance, Ledger
+from foretoken.speculation.pause import Pause
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
 from foretoken.speculation.price import Prices
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
@@ -20,14 +23,24 @@ _SMALL_BET = 3
 many as were right in a row since, verified or not."""
 _CURIOSITY = 24
 """Sure drafts declined as too dear before one is verified after all; twice as many the next time."""
-_PROMISING = 4
-"""A drafter that had so many tokens in a row right is worth asking, even if nothing of it is verified."""
 _GOOD_OFFER = 0.7
 """Where a drafter's first token is at least this likely to be right, none whose guesses take long is asked."""
 _MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 _MARGIN_UNPROVEN = 1.4
 """Likewise for a slot that has earned nothing yet."""
+
+
+_NOTHING: Mapping[str, float] = {}
+
+
+@dataclass(slots=True)
+class _Request:
+    """What is kept of the request in a slot."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    pause: Pause = field(default_factory=Pause)
+    rests: dict[str, BackOff] = field(default_factory=dict)
 
 
 class AdaptivePlanner:
@@ -52,9 +65,9 @@ class AdaptivePlanner:
         self._n_declined = 0
         self._curiosity = _CURIOSITY
         self._aftermath = Aftermath()
-        self._ledgers: dict[SeqId, Ledger] = {}
-        self._rests: dict[tuple[SeqId, str], BackOff] = {}
-        self._silences: dict[tuple[SeqId, str], Silence] = {}
+        self._requests: defaultdict[SeqId, _Request] = defaultdict(_Request)
+        self._asked: set[SeqId] = set()
+        """The slots whose drafters are asked for the step under way."""
         self._prices = Prices()
         self._balances: dict[str, Balance] = {}
 
@@ -72,51 +85,52 @@ class AdaptivePlanner:
 
     def observe(self, step: Step) -> None:
         for seq, verdict in step.verdicts.items():
-            offers = step.offers.get(seq, ())
+            offers, spent = step.offers.get(seq, ()), step.drafting.get(seq, _NOTHING)
             for offer in offers:
                 self.acceptance.learn(seq, offer, verdict.tokens)
-            spent = step.drafting.get(seq, {})
             self.acceptance.overhear(seq, {*spent, *(offer.source for offer in offers)}, verdict.tokens)
+            self._pause_or_wake(seq, verdict, spent, step.ms / len(step.verdicts))
             right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
-            for source, ms in spent.items():
-                silence = self._silences.setdefault((seq, source), Silence())
-                useful = source == verdict.draft.source or self.acceptance.streak(seq, source) >= _PROMISING
-                silence.heard(source in right, useful, ms, step.ms / len(step.verdicts))
-                if source not in right:
-                    self._prices.paid_in_vain(source, ms)
+            for source in spent.keys() - right:
+                self._prices.paid_in_vain(source, spent[source])
+        self._asked = set()
         if not step.reading:
             self._book(step)
             self.cost.observe(tuple(step.rows.values()), step.decode_ms)
 
-    def resting(self, ask: DraftAsk, source: str, costly: bool, offers: Sequence[Draft] = ()) -> bool:
-        silence = self._silences.get((ask.seq, source))
-        if silence and silence.waits():
-            return True
-        return costly and (
+    def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
+        paused = {ask.seq for ask in asks if self._requests[ask.seq].pause.lasts}
+        if len(paused) == len(asks):
+            asks = ()
+        elif paused:
+            # Drafts of several slots at once are cheaper than one after the other.
+            asks = [ask for ask in asks if ask.seq not in paused or self.acceptance.longest_streak(ask.seq) > 0]
+        self._asked = {ask.seq for ask in asks}
+        return asks
+
+    def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
+        return (
             any(self.acceptance.first(ask.seq, offer) >= _GOOD_OFFER for offer in offers)
-            or not self._prices.affordable(source, self._ledger(ask.seq), self.cost.curve(1))
+            or not self._prices.affordable(source, self._requests[ask.seq].ledger, self.cost.curve(1))
             or self._back_off(ask.seq, source).resting()
         )
 
     def saved_ms(self, seq: SeqId) -> float | None:
-        ledger = self._ledgers.get(seq)
-        return ledger.balance_ms if ledger else 0.0
+        return self._requests[seq].ledger.balance_ms if seq in self._requests else 0.0
 
     def outlook(self) -> Outlook:
         return Outlook(self._balances, self.cost.curve.table())
 
     def end(self, seq: SeqId) -> None:
-        if ledger := self._ledgers.pop(seq, None):
-            self._prices.over(ledger)
+        if request := self._requests.pop(seq, None):
+            self._prices.over(request.ledger)
         self._aftermath.forget(seq)
         self.acceptance.forget(seq)
-        self._rests = {key: rest for key, rest in self._rests.items() if key[0] != seq}
-        self._silences = {key: silence for key, silence in self._silences.items() if key[0] != seq}
 
     def _best_bet(self, proposal: Proposal, plain_ms: float) -> Bet | None:
         """The offer that would win the most if this slot were alone."""
         ask = proposal.ask
-        ledger = self._ledger(ask.seq)
+        ledger = self._requests[ask.seq].ledger
         margin = _MARGIN if ledger.won_ms > 0 else _MARGIN_UNPROVEN
         stake = ledger.stake_ms(plain_ms)
         # Most offers could not pay even if nothing had to be taken back: those are not looked at any further.
@@ -151,18 +165,19 @@ class AdaptivePlanner:
         n_slots = len(step.verdicts)
         if not n_slots:
             return
-        plain_ms = self.cost((1,) * n_slots)
-        extra_ms = 0.0
         sources = {seq: verdict.draft.source for seq, verdict in step.verdicts.items() if verdict.draft}
         rows = tuple(step.rows.values())
         for seq, source in self._aftermath.over(sources, step.decode_ms, self.cost(rows)).items():
             self._enter(seq, source, -self._aftermath.latest_ms)
-        if sources:
-            certain = [n - len(step.verdicts[seq].draft) for seq, n in step.rows.items()]
-            extra_ms = self.cost.plausible(rows, step.decode_ms) - self.cost(certain)
+        for seq in step.verdicts:
+            self._requests[seq].ledger.elapsed_ms += step.ms
+        if not (sources or step.drafting):
+            return
+        plain_ms = self.cost((1,) * n_slots)
+        certain = [n - len(step.verdicts[seq].draft) for seq, n in step.rows.items()]
+        extra_ms = self.cost.plausible(rows, step.decode_ms) - self.cost(certain) if sources else 0.0
         for seq, verdict in step.verdicts.items():
-            self._ledger(seq).spend(step.ms)
-            spent = step.drafting.get(seq, {})
+            spent = step.drafting.get(seq, _NOTHING)
             earned = self._earned(verdict, step.rows[seq], plain_ms, n_slots) - extra_ms if verdict.draft else 0.0
             for source in {verdict.draft.source, *spent} if verdict.draft else spent:
                 judged = bool(verdict.draft) and source == verdict.draft.source
@@ -171,7 +186,7 @@ class AdaptivePlanner:
                 self._back_off(seq, source).enter(won - asked, plain_ms, judged)
 
     def _enter(self, seq: SeqId, source: str, won_ms: float, asked_ms: float = 0.0) -> None:
-        self._ledger(seq).enter(source, won_ms, asked_ms)
+        self._requests[seq].ledger.enter(source, won_ms, asked_ms)
         self._balances.setdefault(source, Balance()).enter(won_ms - asked_ms)
 
     def _earned(self, verdict: Verdict, n_rows: int, plain_ms: float, n_slots: int) -> float:
@@ -182,11 +197,17 @@ class AdaptivePlanner:
             earned -= self._sizing.replay_ms(n_pending + verdict.n_accepted, n_slots)
         return earned
 
-    def _back_off(self, seq: SeqId, source: str) -> BackOff:
-        return self._rests.setdefault((seq, source), BackOff(self._n_tries))
+    def _pause_or_wake(self, seq: SeqId, verdict: Verdict, spent: Mapping[str, float], step_ms: float) -> None:
+        pause, n_right = self._requests[seq].pause, self.acceptance.longest_streak(seq)
+        if verdict.n_accepted:
+            pause.end()
+        elif seq in self._asked:
+            pause.asked_in_vain(n_right, sum(spent.values()), step_ms)
+        else:
+            pause.waited(n_right)
 
-    def _ledger(self, seq: SeqId) -> Ledger:
-        return self._ledgers.setdefault(seq, Ledger())
+    def _back_off(self, seq: SeqId, source: str) -> BackOff:
+        return self._requests[seq].rests.setdefault(source, BackOff(self._n_tries))
 
 
 def _is_sure(reach: Sequence[float]) -> bool:

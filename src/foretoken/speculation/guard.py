@@ -37,6 +37,7 @@ class Guard:
         self.enabled = True
         # Asked once: to look for a protocol's methods takes as long as drafting.
         self._reader = drafter if isinstance(drafter, Reader) else None
+        self.reads = self._reader is not None
         self._n_vocab = n_vocab
         self._end_tokens = end_tokens
         self._clock = clock

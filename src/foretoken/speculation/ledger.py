@@ -21,10 +21,6 @@ class Ledger:
     elapsed_ms: float = 0.0
     by_drafter: dict[str, float] = field(default_factory=dict)
 
-    def spend(self, step_ms: float) -> None:
-        """A step of the request took this long."""
-        self.elapsed_ms += step_ms
-
     def enter(self, source: str, won_ms: float, asked_ms: float = 0.0) -> None:
         """Book what a drafter's draft won, or lost, in one step, and what asking it took."""
         saved_ms = won_ms - asked_ms
@@ -80,33 +76,3 @@ class BackOff:
             self.rest -= 1
             return True
         return False
-
-
-class Silence:
-    """A drafter that has had nothing useful to say for a while is asked only every so many steps.
-
-    Asking costs tens of microseconds: beside a step of a small model that is the one thing that makes it slower,
-    beside one of a large model it is nothing, and the drafter is asked every time.
-    """
-
-    PATIENCE = 4
-    """Vain asks in a row before waiting begins."""
-    SHARE = 0.003
-    """What vain asking may take of the time of a step."""
-    LONGEST = 7
-
-    def __init__(self) -> None:
-        self._n_vain = 0
-        self._wait = 0
-
-    def waits(self) -> bool:
-        if self._wait > 0:
-            self._wait -= 1
-            return True
-        return False
-
-    def heard(self, right: bool, useful: bool, spent_ms: float, step_ms: float) -> None:
-        """An ask took so long, in steps that take so long: was its first token right, was it any use?"""
-        self._n_vain = 0 if useful else max(0, min(self.PATIENCE, self._n_vain + (-1 if right else 1)))
-        if self._n_vain >= self.PATIENCE:
-            self._wait = self.LONGEST if step_ms <= 0 else min(self.LONGEST, int(spent_ms / (self.SHARE * step_ms)))

@@ -34,7 +34,7 @@ class Step:
     offers: Mapping[SeqId, Sequence[Draft]]
     """All that was offered for the step, verified or not."""
     drafting: Mapping[SeqId, Mapping[str, float]] = field(default_factory=dict)
-    """Milliseconds that each drafter took for each slot; they are part of `ms`."""
+    """Milliseconds that each drafter took for each slot, planning included; they are part of `ms`."""
 
     @property
     def n_rows(self) -> int:
@@ -42,7 +42,7 @@ class Step:
 
     @property
     def decode_ms(self) -> float:
-        """What the step took beside drafting."""
+        """What the step took beside drafting and planning."""
         return self.ms - sum(sum(spent.values()) for spent in self.drafting.values())
 
 
@@ -61,8 +61,12 @@ class Planner(Protocol):
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]: ...
     def observe(self, step: Step) -> None: ...
-    def resting(self, ask: DraftAsk, source: str, costly: bool, offers: Sequence[Draft] = ()) -> bool:
-        """Whether a drafter is better not even asked this time, given what others offer."""
+    def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
+        """Those slots for which drafters should be asked this time."""
+        ...
+
+    def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
+        """Whether a drafter that takes long is better not asked this time, given what others offer."""
         ...
 
     def saved_ms(self, seq: SeqId) -> float | None:
@@ -82,7 +86,10 @@ class LearnsNothing:
     def observe(self, step: Step) -> None:
         pass
 
-    def resting(self, ask: DraftAsk, source: str, costly: bool, offers: Sequence[Draft] = ()) -> bool:
+    def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
+        return asks
+
+    def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
         return False
 
     def saved_ms(self, seq: SeqId) -> float | None:

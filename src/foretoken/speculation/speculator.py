@@ -28,6 +28,7 @@ class Speculator:
         self.guards = sorted(guards, key=lambda guard: guard.costly)
         """Those whose guesses take long come last: they are asked where the others have nothing good to offer."""
         self.planner: Planner = planner or FixedPlanner()
+        self._clock = clock
         self._sessions: dict[SeqId, _SessionRecord] = {}
         self._verdicts: dict[SeqId, Verdict] = {}
         self._offers: dict[SeqId, list[Draft]] = {}
@@ -52,9 +53,21 @@ class Speculator:
 
     def draft(self, asks: Sequence[DraftAsk]) -> dict[SeqId, Draft]:
         """The draft to verify for each slot that asks; slots with none are left out."""
+        started = self._clock()
+        self._offers = offers = self._ask(asks)
+        chosen: dict[SeqId, Draft] = {}
+        if any(offers.values()):
+            chosen = self.planner.plan([Proposal(ask, offers[ask.seq]) for ask in asks])
+        self._bill((self._clock() - started) * 1e3)
+        return {seq: draft for seq, draft in chosen.items() if draft}
+
+    def _ask(self, asks: Sequence[DraftAsk]) -> dict[SeqId, list[Draft]]:
+        """Let those offer who should be asked this time."""
         offers: dict[SeqId, list[Draft]] = {ask.seq: [] for ask in asks}
+        worth_asking = self.planner.worth_asking(asks)
         for guard in self.guards:
-            concerned = [ask for ask in asks if self._concerns(guard, ask, offers[ask.seq])]
+            able = asks if guard.instant else worth_asking
+            concerned = [ask for ask in able if self._concerns(guard, ask, offers[ask.seq])]
             if not concerned:
                 continue
             before = guard.total.draft.ms
@@ -65,22 +78,27 @@ class Speculator:
                 self._spent.setdefault(ask.seq, {})[guard.name] = spent
                 if draft:
                     offers[ask.seq].append(draft)
-        self._offers = offers
-        if not any(offers.values()):
-            return {}
-        chosen = self.planner.plan([Proposal(ask, offers[ask.seq]) for ask in asks])
-        return {seq: draft for seq, draft in chosen.items() if draft}
+        return offers
+
+    def _bill(self, ms: float) -> None:
+        """Whoever was asked is charged for the planning too, each by what it took itself."""
+        asked = sum(sum(spent.values()) for spent in self._spent.values())
+        if asked > 0:
+            self._spent = {
+                seq: {name: took * ms / asked for name, took in spent.items()} for seq, spent in self._spent.items()
+            }
 
     def _concerns(self, guard: Guard, ask: DraftAsk, offers: Sequence[Draft]) -> bool:
         record = self._sessions[ask.seq]
         if guard not in record.guards:
             return False
-        return guard.instant or not self.planner.resting(ask, guard.name, guard.costly, offers)
+        return not (guard.costly and self.planner.too_dear(ask, guard.name, offers))
 
     def read(self, spans: Sequence[Span]) -> None:
         """Show a decoded batch to the drafters that want to see it."""
         for guard in self.guards:
-            guard.read([span for span in spans if guard in self._sessions[span.seq].guards])
+            if guard.reads:
+                guard.read([span for span in spans if guard in self._sessions[span.seq].guards])
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         """Tell whoever drafted what came of it; called after every step, with an empty draft too."""

@@ -39,7 +39,7 @@ def length(plan: dict[int, Draft], seq: int = 0) -> int:
 
 def earn(p: AdaptivePlanner, seq: int = 0) -> None:
     """Give a slot credit and its drafters a good name, so that only expectations decide."""
-    p._ledger(seq).won_ms = 1e6
+    p._requests[seq].ledger.won_ms = 1e6
     for source in ("a", "b", "good", "poor", *"0123"):
         p.acceptance._trusted(seq, source).streak = 50
 
@@ -325,7 +325,7 @@ def test_stakes_grow_with_what_was_earned() -> None:
     ledger = Ledger()
     assert ledger.stake_ms(10) == 3.5
     ledger.enter("a", 100)
-    ledger.spend(50)
+    ledger.elapsed_ms += 50
     assert ledger.stake_ms(10) == pytest.approx(3.5 + 50 + 0.5)
     ledger.enter("a", -200)
     assert ledger.stake_ms(10) < 0
@@ -338,24 +338,58 @@ def test_the_fixed_planner_takes_the_most_promising_offer_within_its_bounds() ->
     assert expected_tokens(Draft((1, 2), (0.5, 0.5))) == pytest.approx(0.75)
 
 
-@pytest.mark.parametrize(("step_ms", "fewest", "most"), [(1.0, 14, 20), (1000.0, 100, 100)])
-def test_a_drafter_that_is_never_right_is_asked_less_where_asking_costs(step_ms: float, fewest: int, most: int) -> None:
+def asks(p: AdaptivePlanner, step_ms: float, n: int, said: int) -> int:
+    """So many steps of which no draft is verified; returns in how many of them drafters were asked."""
+    n_asked = 0
+    for _ in range(n):
+        asked = bool(p.worth_asking([ask()]))
+        n_asked += asked
+        spent, offers = ({"a": 0.1}, [Draft((7,) * 40, (0.1,) * 40, "a")]) if asked else ({}, [])
+        p.observe(Step({0: 1}, step_ms, False, {0: Verdict(NO_DRAFT, (said,), 0)}, {0: offers}, {0: spent}))
+    return n_asked
+
+
+@pytest.mark.parametrize(("step_ms", "fewest", "most"), [(0.5, 9, 11), (1000.0, 100, 100)])
+def test_drafters_that_are_never_right_are_asked_less_where_asking_costs(
+    step_ms: float, fewest: int, most: int
+) -> None:
     """Beside a short step asking is dear, beside a long one it is nothing."""
+    assert fewest <= asks(planner(), step_ms, 100, said=8) <= most
+    assert FixedPlanner().worth_asking([ask()]) == [ask()], "who chose a fixed plan wants every draft"
+
+
+def test_whoever_turns_out_right_is_asked_before_the_time() -> None:
     p = planner()
+    asks(p, 0.5, 110, said=8)
+    assert p.worth_asking([ask()]) == (), "it waits"
+    waiting = 0
+    while not p.worth_asking([ask()]):
+        asks(p, 0.5, 1, said=8)
+    asks(p, 0.5, 1, said=7)
+    while not p.worth_asking([ask()]):
+        waiting += asks(p, 0.5, 1, said=7) == 0
+    assert waiting == 3, "four right tokens in a row are a reason to ask again"
 
-    def asks(n: int, said: int) -> int:
-        asked = 0
-        for _ in range(n):
-            spent, offers = {}, []
-            if not p.resting(ask(), "a", costly=False):
-                asked += 1
-                spent, offers = {"a": 0.03}, [Draft((7,), (0.1,), "a")]
-            p.observe(Step({0: 1}, step_ms, False, {0: Verdict(NO_DRAFT, (said,), 0)}, {0: offers}, {0: spent}))
-        return asked
 
-    assert fewest <= asks(100, said=8) <= most
-    assert asks(20, said=7) >= 12, "once it is right it is asked every time"
-    assert not FixedPlanner().resting(ask(), "a", costly=True), "who chose a fixed plan wants every draft"
+def test_a_draft_of_use_ends_the_waiting() -> None:
+    p = planner()
+    asks(p, 0.5, 60, said=8)
+    used = offer(0.9, 3)
+    p.observe(Step({0: 4}, 1.0, False, {0: Verdict(used, (*used.tokens, 7), 3)}, {0: [used]}, {0: {"a": 0.03}}))
+    assert p.worth_asking([ask()]) == [ask()]
+
+
+def test_slots_are_asked_together() -> None:
+    """Their drafts are cheaper in one step than one after the other."""
+    p = planner()
+    asks(p, 0.5, 110, said=8)
+    assert p.worth_asking([ask(0)]) == ()
+    assert p.worth_asking([ask(0), ask(1)]) == [ask(1)], "nothing of the first was right lately"
+    while not p.worth_asking([ask()]):
+        asks(p, 0.5, 1, said=8)
+    asks(p, 0.5, 1, said=7)
+    assert p.worth_asking([ask(0)]) == ()
+    assert p.worth_asking([ask(0), ask(1)]) == [ask(0), ask(1)]
 
 
 def test_who_is_certain_is_believed_from_the_first_token_until_it_was_wrong() -> None:
@@ -370,7 +404,7 @@ def spend(p: AdaptivePlanner, won: bool, n: int, seq: int = 0) -> int:
     """So many plain steps in which a drafter whose guesses take half a step is asked, if it is; returns how often."""
     n_asked = 0
     for _ in range(n):
-        asked = not p.resting(ask(seq), "slow", costly=True)
+        asked = bool(p.worth_asking([ask(seq)])) and not p.too_dear(ask(seq), "slow", [])
         n_asked += asked
         draft = offer(0.9, 3, "slow") if asked else NO_DRAFT
         verdict = Verdict(draft, (*draft.tokens, 7), len(draft)) if won else Verdict(NO_DRAFT, (999,), 0)
@@ -400,6 +434,5 @@ def test_a_slow_drafter_gets_another_chance() -> None:
 def test_who_takes_long_is_not_asked_where_another_offer_is_good() -> None:
     p = planner()
     earn(p)
-    assert p.resting(ask(), "slow", costly=True, offers=[offer(0.99)])
-    assert not p.resting(ask(), "slow", costly=True, offers=[offer(0.4)])
-    assert not p.resting(ask(), "quick", costly=False, offers=[offer(0.99)])
+    assert p.too_dear(ask(), "slow", [offer(0.99)])
+    assert not p.too_dear(ask(), "slow", [offer(0.4)])

@@ -1,0 +1,50 @@
+"""When the drafters of a slot are asked again that had nothing useful to say for a while."""
+
+from __future__ import annotations
+
+PATIENCE = 4
+"""Vain asks in a row before waiting begins."""
+SHARE = 0.006
+"""What vain asking may take of the time of a step, in the long run."""
+LONGEST = 31
+PROMISING = 4
+"""So many right tokens in a row end a wait before its time; half as many again as were known at the last ask."""
+
+
+class Pause:
+    """Waits twice as long after every vain ask, up to where asking costs next to nothing.
+
+    Asking, and planning what to do with the answers, takes a tenth of a millisecond: beside a step of a small model
+    that is the one thing that makes it slower, beside one of a large model it is nothing, and everybody is asked
+    every time. What was offered at the last ask goes on being compared with what is said, which costs nothing: when
+    it turns out right the wait is over.
+    """
+
+    def __init__(self) -> None:
+        self._n_vain = 0
+        self._wait = 0
+        self._wake = 0
+
+    @property
+    def lasts(self) -> bool:
+        """Whether nobody need be asked for the next step."""
+        return self._wait > 0
+
+    def end(self) -> None:
+        """A draft was of use."""
+        self._n_vain = self._wait = 0
+
+    def asked_in_vain(self, n_right: int, spent_ms: float, step_ms: float) -> None:
+        """No draft was of use, though the best drafter has been right so many times in a row."""
+        self._n_vain += 1
+        self._wait = min(2 ** max(0, self._n_vain - PATIENCE) - 1, _bearable(spent_ms, step_ms))
+        self._wake = max(PROMISING, n_right + n_right // 2)
+
+    def waited(self, n_right: int) -> None:
+        """Nobody was asked for a step; what was offered before has been right so many times in a row by now."""
+        self._wait = 0 if n_right >= self._wake else max(0, self._wait - 1)
+
+
+def _bearable(spent_ms: float, step_ms: float) -> int:
+    """Steps to wait for asking to take no more than its share."""
+    return LONGEST if step_ms <= 0 else min(LONGEST, int(spent_ms / (SHARE * step_ms)))
