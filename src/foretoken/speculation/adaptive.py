@@ -92,7 +92,7 @@ class AdaptivePlanner:
             self._pause_or_wake(seq, verdict, spent, step.ms / len(step.verdicts))
             right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
             for source in spent.keys() - right:
-                self._prices.paid_in_vain(source, spent[source])
+                self._prices.paid_in_vain(source, spent[source] * len(step.verdicts))
         self._asked = set()
         if not step.reading:
             self._book(step)
@@ -161,7 +161,7 @@ class AdaptivePlanner:
             sure[0].n = _SMALL_BET
 
     def _book(self, step: Step) -> None:
-        """Enter a step into the ledgers: a slot waited for all of it, and gained what plain steps would have taken."""
+        """Enter a step into the ledgers: a slot gained what plain steps would have taken, and made all of them wait."""
         n_slots = len(step.verdicts)
         if not n_slots:
             return
@@ -175,13 +175,16 @@ class AdaptivePlanner:
             return
         plain_ms = self.cost((1,) * n_slots)
         certain = [n - len(step.verdicts[seq].draft) for seq, n in step.rows.items()]
-        extra_ms = self.cost.plausible(rows, step.decode_ms) - self.cost(certain) if sources else 0.0
+        extra_ms = 0.0
+        if sources:
+            waited_ms = self.cost.plausible(rows, step.decode_ms) - self.cost(certain)
+            extra_ms = waited_ms * n_slots / len(sources)
         for seq, verdict in step.verdicts.items():
             spent = step.drafting.get(seq, _NOTHING)
             earned = self._earned(verdict, step.rows[seq], plain_ms, n_slots) - extra_ms if verdict.draft else 0.0
             for source in {verdict.draft.source, *spent} if verdict.draft else spent:
                 judged = bool(verdict.draft) and source == verdict.draft.source
-                won, asked = earned if judged else 0.0, spent.get(source, 0.0)
+                won, asked = earned if judged else 0.0, spent.get(source, 0.0) * n_slots
                 self._enter(seq, source, won, asked)
                 self._back_off(seq, source).enter(won - asked, plain_ms, judged)
 

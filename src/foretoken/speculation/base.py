@@ -83,7 +83,7 @@ class Drafter(Protocol):
 
     Whatever a drafter does, the text stays the model's own: a wrong guess costs time, never words. One whose guesses
     themselves take long sets `costly = True`: it is then asked only while it earns more than it takes. One that
-    answers at once may set `instant = True`: it is asked at every step, even if it had nothing to say for a while.
+    goes by grammars may set `for_grammars = True`: it is asked at every step of an answer that has one, and only there.
     """
 
     name: str

@@ -32,7 +32,7 @@ class Guard:
         self.drafter = drafter
         self.name = drafter.name
         self.costly = bool(getattr(drafter, "costly", False))
-        self.instant = bool(getattr(drafter, "instant", False))
+        self.for_grammars = bool(getattr(drafter, "for_grammars", False))
         self.total = DrafterStatistics()
         self.enabled = True
         # Asked once: to look for a protocol's methods takes as long as drafting.

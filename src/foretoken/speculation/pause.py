@@ -7,8 +7,9 @@ PATIENCE = 4
 SHARE = 0.006
 """What vain asking may take of the time of a step, in the long run."""
 LONGEST = 31
-PROMISING = 4
-"""So many right tokens in a row end a wait before its time; half as many again as were known at the last ask."""
+PROMISING = (5, 12)
+"""So many right tokens in a row, where drafters are believed more, end a wait before its time; so do twice as many as
+were known at the last ask."""
 
 
 class Pause:
@@ -38,7 +39,7 @@ class Pause:
         """No draft was of use, though the best drafter has been right so many times in a row."""
         self._n_vain += 1
         self._wait = min(2 ** max(0, self._n_vain - PATIENCE) - 1, _bearable(spent_ms, step_ms))
-        self._wake = max(PROMISING, n_right + n_right // 2)
+        self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
 
     def waited(self, n_right: int) -> None:
         """Nobody was asked for a step; what was offered before has been right so many times in a row by now."""

@@ -65,8 +65,9 @@ class Speculator:
         """Let those offer who should be asked this time."""
         offers: dict[SeqId, list[Draft]] = {ask.seq: [] for ask in asks}
         worth_asking = self.planner.worth_asking(asks)
+        bound = [ask for ask in asks if ask.grammar is not None]
         for guard in self.guards:
-            able = asks if guard.instant else worth_asking
+            able = bound if guard.for_grammars else worth_asking
             concerned = [ask for ask in able if self._concerns(guard, ask, offers[ask.seq])]
             if not concerned:
                 continue

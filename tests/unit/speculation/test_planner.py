@@ -368,7 +368,7 @@ def test_whoever_turns_out_right_is_asked_before_the_time() -> None:
     asks(p, 0.5, 1, said=7)
     while not p.worth_asking([ask()]):
         waiting += asks(p, 0.5, 1, said=7) == 0
-    assert waiting == 3, "four right tokens in a row are a reason to ask again"
+    assert waiting == 4, "five right tokens in a row are a reason to ask again"
 
 
 def test_a_draft_of_use_ends_the_waiting() -> None:

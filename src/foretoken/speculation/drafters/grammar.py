@@ -12,7 +12,7 @@ class GrammarDrafter:
     """Offers what the grammar of a constrained answer forces: keys, quotes, brackets, fixed texts."""
 
     name = "grammar"
-    instant = True
+    for_grammars = True
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
         """Nothing to do: the grammar comes with every ask."""
