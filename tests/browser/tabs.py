@@ -64,17 +64,26 @@ class Tabs:
         size = {"newWindow": True, "width": 1200, "height": 800} if window else {}
         return Tab(self, self.ask("Target.createTarget", url=url, **size)["targetId"])
 
+    def processes(self) -> list[int]:
+        """All its processes."""
+        return [int(path.name) for path, _ in self._running()]
+
     def cpu_seconds(self) -> dict[str, float]:
         """What its processes have computed so far, by what they are for."""
         found: defaultdict[str, float] = defaultdict(float)
+        for path, fields in self._running():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                kind = re.search(r"--type=([\w-]+)", (path / "cmdline").read_text())
+                ticks = int(fields[11]) + int(fields[12])
+                found[kind[1] if kind else "browser"] += ticks / os.sysconf("SC_CLK_TCK")
+        return found
+
+    def _running(self) -> Iterator[tuple[Path, list[str]]]:
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 fields = (path / "stat").read_text().rpartition(")")[2].split()
                 if int(fields[3]) == self.session:
-                    kind = re.search(r"--type=([\w-]+)", (path / "cmdline").read_text())
-                    ticks = int(fields[11]) + int(fields[12])
-                    found[kind[1] if kind else "browser"] += ticks / os.sysconf("SC_CLK_TCK")
-        return found
+                    yield path, fields
 
     def ask(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
         number = next(self._numbers)

@@ -6,8 +6,6 @@ import { STYLES, colourOf, styleOf } from "./origins.js";
 /** @typedef {{label: string, origin?: string, values: (number | null)[], kind?: "line" | "bars" | "points", scale?: string, dash?: number[]}} Series */
 
 const HEIGHT = 200;
-/** Drawing is most of what a live page costs, and three minutes move by a few pixels a second. */
-const DRAWN_FOR_MS = 1500;
 
 /** The page's own colours, as they are now. */
 function theme() {
@@ -37,7 +35,6 @@ export class Chart {
     /** @type {Series[]} */
     this._series = [];
     this._drawn = "";
-    this._drawnAt = -Infinity;
     new ResizeObserver(() => this.plot?.setSize({ width: this._width(), height: HEIGHT })).observe(this.place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._rebuild());
   }
@@ -49,14 +46,12 @@ export class Chart {
     this._data = [x, ...series.map((one) => one.values)];
     this._series = series;
     const shape = this._series.map((one) => one.label).join();
-    if (shape === this._shape && performance.now() - this._drawnAt < DRAWN_FOR_MS) return;
     const now = JSON.stringify(this._data);
     if (now === this._drawn) return;
     if (!this.plot || shape !== this._shape) this._rebuild();
     else this.plot.setData(this._data);
     this._shape = shape;
     this._drawn = this.plot ? now : "";
-    this._drawnAt = this.plot ? performance.now() : -Infinity;
   }
 
   _width() {

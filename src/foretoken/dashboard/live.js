@@ -7,6 +7,8 @@ import { originClass } from "./origins.js";
 
 const SECONDS = 180;
 const FRESH_MS = 3000;
+/** Every other look is drawn, unless an answer began or ended: drawing is most of what a live page costs. */
+const DRAWN_FOR_MS = 1500;
 const COLUMNS = ["drafter", "offered", "verified", "accepted", "rate", "missed", "own time", "saved", "lost"];
 
 export class LiveView {
@@ -19,6 +21,8 @@ export class LiveView {
     this.history = [];
     this.shown = false;
     this._heard = -Infinity;
+    this._drawnAt = -Infinity;
+    this._busy = "";
     // Nobody looks at a hidden tab.
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this._stop();
@@ -60,6 +64,7 @@ export class LiveView {
   enter() {
     this.shown = true;
     if (this.watching || document.hidden) return;
+    this._drawnAt = -Infinity;
     this.watching = new AbortController();
     this._say("waiting for the first look …");
     const { signal } = this.watching;
@@ -95,6 +100,10 @@ export class LiveView {
     if (!state.totals) return;
     this.history.push(state);
     this.history = this.history.filter((one) => one.time > state.time - SECONDS);
+    const busy = state.slots.map((/** @type {any} */ slot) => slot.busy).join();
+    if (busy === this._busy && performance.now() - this._drawnAt < DRAWN_FOR_MS) return;
+    this._busy = busy;
+    this._drawnAt = performance.now();
     this.tree.hidden = !Object.keys(state.cache ?? {}).length;
     for (const part of this._parts) part.take(state);
   }
