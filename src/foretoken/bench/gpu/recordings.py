@@ -7,17 +7,21 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 
-from foretoken.bench import workloads
+from foretoken.bench import agent_session, workloads
 from foretoken.bench.cases import Case
 from foretoken.bench.compare import Recording, record
 from foretoken.bench.gpu.guesses import Guess, pack
+from foretoken.bench.workloads import Workload
+from foretoken.chat import ChatTemplate
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.engine.assembly import assemble
 from foretoken.engine.engine import Engine
 from foretoken.engine.host import EngineHost
 from foretoken.errors import ForetokenError
+from foretoken.llama.model import Model
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.models import path_of
 from foretoken.speculation.base import DraftAsk
@@ -25,7 +29,12 @@ from foretoken.speculation.drafters.draft_model import DraftModelDrafter
 from foretoken.speculation.host import Host
 from foretoken.types import SamplingParams
 
-WORKLOADS = ("code-edit", "refactor", "quicksort-chat", "json-extraction", "summary-quotes", "free-prose")
+AGENT = Workload("agent-session", "patches and reports of a coding agent", "chat", 512, ())
+"""Not a workload that models answer: the longest messages of the recorded session of `foretoken bench cache`."""
+WORKLOADS = (
+    "code-edit", "refactor", "quicksort-chat", "json-extraction", "summary-quotes", "free-prose", AGENT.name
+)  # fmt: skip
+_AGENT_ANSWERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +51,10 @@ class Said:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Let a draft model guess the answers that a model gave.
+    """Let a draft model guess the answers that a model gave, and add those of the recorded agent.
 
-    `python -m foretoken.bench.gpu.recordings --out src/foretoken/bench/gpu/recordings.json` makes the guesses of the
-    recordings that come with the benchmark again; the answers stay as they are.
+    `python -m foretoken.bench.gpu.recordings --out src/foretoken/bench/gpu/recordings.json` makes both again for the
+    recordings that come with the benchmark; the other answers stay as they are.
     """
     parser = argparse.ArgumentParser(prog="python -m foretoken.bench.gpu.recordings", description=__doc__)
     parser.add_argument("--model", type=Path, default=path_of("mini"), help="whose answers are guessed")
@@ -53,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
-    store(guessed(load(), options.model, options.draft, options.threads), options.out)
+    said = [one for one in load() if one.workload != AGENT.name]
+    store([*guessed(said, options.model, options.draft, options.threads), *agent_answers(options.model)], options.out)
 
 
 def load() -> list[Said]:
@@ -66,6 +76,28 @@ def make(model: Path, names: Sequence[str], n_threads: int, say: Callable[[str],
     """Let a model answer workloads, and write down what it said."""
     with Engine.from_config(EngineConfig(ModelConfig(model), n_ctx=4096, n_threads=n_threads)) as engine:
         return [one for name in names for one in _answers(engine, record(engine, workloads.load(name), None, say))]
+
+
+def agent_answers(model: Path) -> list[Said]:
+    """The longest messages of the recorded agent, as this model's template writes them."""
+    session = agent_session.load()
+    with Model(ModelConfig(model, vocab_only=True)) as source:
+        template = ChatTemplate(source.chat_template)
+    said = []
+    for turn, after in pairwise(session.turns):
+        n = len(turn.messages)
+        # Neither asked again nor edited: what follows was said to this.
+        if len(after.messages) == n or after.messages[:n] != turn.messages:
+            continue
+        written = [
+            template.render(messages, tools=session.tools, enable_thinking=False, add_generation_prompt=ends)
+            for messages, ends in ((turn.messages, True), (after.messages[: n + 1], False))
+        ]
+        prompt, answer = written[0], written[1].removeprefix(written[0])
+        if answer != written[1]:
+            said.append(Said("agent", AGENT.name, turn.title, prompt, answer.rstrip().removesuffix("<|im_end|>")))
+    longest = sorted(said, key=lambda one: len(one.answer))[-_AGENT_ANSWERS:]
+    return [one for one in said if one in longest]
 
 
 def store(said: Sequence[Said], out: Path) -> None:
@@ -124,7 +156,8 @@ def tokenised(engine: Engine, said: Sequence[Said], name: str, n_max: int) -> Re
         Case(name, one.name, one.prompt, SamplingParams(temperature=0, seed=seed), len(answer))
         for (seed, one), answer in zip(chosen, answers, strict=True)
     ]
-    return Recording(workloads.load(name), tuple(cases), tuple(answers))
+    workload = AGENT if name == AGENT.name else workloads.load(name)
+    return Recording(workload, tuple(cases), tuple(answers))
 
 
 if __name__ == "__main__":
