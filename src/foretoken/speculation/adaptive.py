@@ -174,9 +174,9 @@ class AdaptivePlanner:
         if not (sources or step.drafting):
             return
         plain_ms = self.cost((1,) * n_slots)
-        certain = [n - len(step.verdicts[seq].draft) for seq, n in step.rows.items()]
         extra_ms = 0.0
         if sources:
+            certain = [n - len(step.verdicts[seq].draft) for seq, n in step.rows.items()]
             waited_ms = self.cost.plausible(rows, step.decode_ms) - self.cost(certain)
             extra_ms = waited_ms * n_slots / len(sources)
         for seq, verdict in step.verdicts.items():
