@@ -21,10 +21,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import exp, log
 
 import httpx
-import numpy as np
 
+from foretoken.bench.statistics import difference
 from foretoken.cli.models import resolve
 from tests.browser.conftest import chromium
 from tests.browser.tabs import browser
@@ -127,13 +128,13 @@ def read_stream(url: str) -> None:
 
 
 @contextlib.contextmanager
-def streams(url: str, n: int) -> Iterator[list[int]]:
+def streams(url: str, n: int) -> Iterator[Processes]:
     """So many clients of /live/stream, each a process."""
     readers = [multiprocessing.get_context("spawn").Process(target=read_stream, args=(url,)) for _ in range(n)]
     for reader in readers:
         reader.start()
     time.sleep(SETTLED)
-    yield [reader.pid for reader in readers if reader.pid]
+    yield lambda: [reader.pid for reader in readers if reader.pid]
     for reader in readers:
         reader.kill()
         reader.join()
@@ -160,21 +161,13 @@ def measure(url: str, n_pairs: int, ways: Sequence[str]) -> dict[str, Found]:
     for way in ways:
         if way == "streams":
             with streams(url, 10) as readers:
-                found["10 streams"] = take_turns(talk, lambda readers=readers: readers, n_pairs)  # type: ignore[misc]
+                found["10 streams"] = take_turns(talk, readers, n_pairs)
         elif way == "tabs":
             found["10 tabs of one window"] = browse(f"{url}/#live", talk, False, n_pairs)
         else:
             found["10 windows, all shown"] = browse(f"{url}/#live", talk, True, n_pairs)
     talk.stop()
     return found
-
-
-def interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """Where the median lies with 95%: a bootstrap over the pairs."""
-    values = np.array(ratios)
-    draws = np.random.default_rng(0).integers(0, len(values), (4000, len(values)))
-    low, high = np.quantile(np.median(values[draws], axis=1), [0.025, 0.975])
-    return float(low), float(high)
 
 
 def drawn(drawing: dict[str, float]) -> str:
@@ -202,10 +195,9 @@ def main() -> None:
     print("| watched by | tokens/s unwatched | watched | ratio (95%) | browser, of all cores | ms per second |")
     print("|---|---|---|---|---|---|")
     for name, one in found.items():
-        ratios = [free / still for still, free in one.pairs]
-        low, high = interval(ratios)
+        logarithm = difference([(log(still), log(free)) for still, free in one.pairs])
         still, free = (statistics.median(values) for values in zip(*one.pairs, strict=True))
-        ratio = statistics.median(ratios)
+        ratio, low, high = (exp(value) for value in (logarithm.value, logarithm.low, logarithm.high))
         print(f"| {name} | {still:.1f} | {free:.1f} | {ratio:.4f} [{low:.4f}, {high:.4f}] | {drawn(one.drawing)} |")
 
 

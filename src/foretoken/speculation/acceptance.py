@@ -13,7 +13,7 @@ from foretoken.types import SeqId, Token
 _BUCKETS = 12
 _PRIOR = 4.0
 """Weight, in judged tokens, of the drafter's own word before anything is known."""
-_STREAKS = ((2, 4.0), (5, 3.0), (12, 2.0), (1 << 30, 1.5))
+STREAKS = ((2, 4.0), (5, 3.0), (12, 2.0), (1 << 30, 1.5))
 """Runs of right tokens, and how many times its own doubt a drafter is doubted in them before anything is known."""
 _RISKS = (0.25, 0.2, 0.1, 0.05)
 """The chance that is always reckoned with in such a run that not even the first token is right."""
@@ -74,12 +74,12 @@ class Acceptance:
         # Doubt sits where a draft begins: whether this is the place at all.
         trust = self._trusted(seq, draft.source)
         total, run = trust.factor, _run(trust.streak)
-        limit, latest, p = _STREAKS[run][0], -1, 0.0
+        limit, latest, p = STREAKS[run][0], -1, 0.0
         for n_right, stated in enumerate(draft.confidence, trust.streak):
             # This happens at every step, for every token of every offer: tokens of one class are believed alike.
             if n_right >= limit:
                 run, latest = run + 1, -1
-                limit = _STREAKS[run][0]
+                limit = STREAKS[run][0]
             doubt = self._doubts.get(stated)
             if doubt is None or doubt != latest:
                 latest = self._doubt(stated)
@@ -156,9 +156,9 @@ class Acceptance:
 
 def _run(n_right: int) -> int:
     """Which kind of run it is after so many right tokens: a drafter that has been right for long is likely to go on."""
-    return next(i for i, (limit, _) in enumerate(_STREAKS) if n_right < limit)
+    return next(i for i, (limit, _) in enumerate(STREAKS) if n_right < limit)
 
 
 def _believed(stated: float, run: int) -> float:
     """A drafter's own word before anything is known."""
-    return float(stated ** _STREAKS[run][1])
+    return float(stated ** STREAKS[run][1])

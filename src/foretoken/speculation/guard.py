@@ -37,11 +37,15 @@ class Guard:
         self.enabled = True
         # Asked once: to look for a protocol's methods takes as long as drafting.
         self._reader = drafter if isinstance(drafter, Reader) else None
-        self.reads = self._reader is not None
         self._n_vocab = n_vocab
         self._end_tokens = end_tokens
         self._clock = clock
         self._faults_in_a_row = 0
+
+    @property
+    def reads(self) -> bool:
+        """Whether the drafter wants to see what was decoded."""
+        return self._reader is not None
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
         if self.enabled:

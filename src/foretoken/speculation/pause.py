@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from foretoken.speculation.acceptance import STREAKS
+
 PATIENCE = 4
 """Vain asks in a row before waiting begins."""
 SHARE = 0.006
 """What vain asking may take of the time of a step, in the long run."""
 LONGEST = 31
-PROMISING = (5, 12)
+PROMISING = tuple(n_right for n_right, _ in STREAKS[1:-1])
 """So many right tokens in a row, where drafters are believed more, end a wait before its time; so do twice as many as
 were known at the last ask."""
 
@@ -37,7 +39,7 @@ class Pause:
 
     def asked_in_vain(self, n_right: int, spent_ms: float, step_ms: float) -> None:
         """No draft was of use, though the best drafter has been right so many times in a row."""
-        self._n_vain += 1
+        self._n_vain = min(self._n_vain + 1, PATIENCE + LONGEST.bit_length())
         self._wait = min(2 ** max(0, self._n_vain - PATIENCE) - 1, _bearable(spent_ms, step_ms))
         self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
 
