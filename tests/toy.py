@@ -76,8 +76,10 @@ class ToyBackend:
         n_rollback: int = 0,
         unified: bool = True,
         window: int | None = None,
+        returns_early: bool = False,
     ) -> None:
         self.n_vocab = N_VOCAB
+        self.returns_early = returns_early
         self.n_sequences = n_sequences
         self.recurrent = recurrent
         self.attention = attention

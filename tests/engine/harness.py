@@ -105,11 +105,12 @@ def make_loop(
     pieces: object,
     drafters: Sequence[Drafter] = (),
     archive: Archive | None = None,
+    told: Callable[[], object] = lambda: None,
     **settings: object,
 ) -> Loop:
     config = EngineConfig(ModelConfig(Path("none")), **{"prefill_chunk": 7, "check_integrity": True, **settings})
     speculator = Speculator(drafters, FixedPlanner(n_max=16), backend.n_vocab, pieces.end_tokens)
-    return Loop(backend, memory, pieces, speculator, config, archive)
+    return Loop(backend, memory, pieces, speculator, config, archive, told)
 
 
 def submit(loop: Loop, request: Request) -> tuple[list[Session], list[Answer]]:

@@ -67,7 +67,7 @@ def test_same_tokens_as_plain_decoding(kind: type[Memory], adversary: str) -> No
     for seed in range(40):
         rng = random.Random(seed)
         n_slots = 1 if kind is Ring else rng.randint(1, 4)
-        loop = loop_for(kind, n_slots, adversary, seed)
+        loop = loop_for(kind, n_slots, adversary, seed, returns_early=rng.random() < 0.5)
         running: list[tuple[Request, list, list[Answer], bool]] = []
         for _ in range(rng.randint(2, 7)):
             request = random_request(rng)
@@ -208,6 +208,42 @@ def test_a_failed_batch_ends_its_sessions_and_no_others() -> None:
     _, (second,) = submit(loop, request)
     finish(loop)
     assert second.tokens == alone(lambda: loop_for(KINDS["fork"], 1, None), request)[0].tokens
+
+
+def test_events_are_told_while_a_device_computes() -> None:
+    happened: list[str] = []
+    backend = backend_for(KINDS["fork"], 1, returns_early=True)
+    decode, sampler = backend.decode, backend.sampler
+    backend.decode = lambda spans: happened.append("decode") or decode(spans)
+
+    def watched_sampler(*args: object) -> toy.ToySampler:
+        made = sampler(*args)
+        sample = made.sample
+        made.sample = lambda *row: happened.append("read") or sample(*row)
+        return made
+
+    backend.sampler = watched_sampler
+    loop = make_loop(backend, KINDS["fork"](backend), ToyPieces(), told=lambda: happened.append("sent"))
+    request = Request([1, 2, 3], GREEDY, max_tokens=3, ignore_eos=True)
+    loop.submit(request, [1, 2, 3], lambda event: happened.append(type(event).__name__))
+    finish(loop)
+    assert happened == [
+        "decode", "read",
+        "decode", "Chunk", "sent", "read",
+        "decode", "Chunk", "sent", "read", "Chunk", "Finish", "sent",
+        "sent",
+    ]  # fmt: skip
+
+
+def test_what_was_said_before_a_batch_failed_is_told() -> None:
+    loop = loop_for(KINDS["fork"], 1, None, returns_early=True)
+    _, (answer,) = submit(loop, Request([1, 2], GREEDY, max_tokens=5, ignore_eos=True))
+    loop.step()
+    loop.step()
+    assert len(answer.tokens) == 1, "the second token is told while the third is computed"
+    loop.backend.fail_next = True
+    loop.step()
+    assert (len(answer.tokens), answer.reason) == (2, "error")
 
 
 def test_decoding_goes_on_while_a_long_prompt_is_read() -> None:

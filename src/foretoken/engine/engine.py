@@ -57,8 +57,7 @@ class Engine:
     _host: EngineHost
     _loop: Loop
 
-    def __init__(self, build: Callable[[], _Parts], after_step: Callable[[], None] = lambda: None) -> None:
-        self._after_step = after_step
+    def __init__(self, build: Callable[[], _Parts]) -> None:
         self.compiler = Compiler(lambda: guidance_tokenizer(self.vocabulary))
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -80,16 +79,16 @@ class Engine:
     def from_config(
         cls,
         config: EngineConfig,
-        after_step: Callable[[], None] = lambda: None,
+        told: Callable[[], None] = lambda: None,
         widths_ms: Mapping[int, float] | None = None,
         borrowed: Model | None = None,
     ) -> Engine:
         """Load what the settings say.
 
-        `after_step` is called on the engine's thread when a step has told its events; `widths_ms` is a calibration
+        `told` is called on the engine's thread when a step has told its events; `widths_ms` is a calibration
         that an engine with the same settings found before; a `borrowed` model is loaded already, and stays.
         """
-        return cls(lambda: _build(config, widths_ms, borrowed), after_step)
+        return cls(lambda: _build(config, told, widths_ms, borrowed))
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -237,7 +236,6 @@ class Engine:
                 self._obey(wait=self._loop.idle)
                 self._busy_since = self._busy_since or time.monotonic()
                 self._loop.step()
-                self._after_step()
                 self._busy_since = None
         except BaseException as error:
             reason = f"the engine died: {type(error).__name__}: {error}"
@@ -257,7 +255,9 @@ class Engine:
                 self._commands.get_nowait()()
 
 
-def _build(config: EngineConfig, widths_ms: Mapping[int, float] | None, borrowed: Model | None) -> _Parts:
+def _build(
+    config: EngineConfig, told: Callable[[], None], widths_ms: Mapping[int, float] | None, borrowed: Model | None
+) -> _Parts:
     """Everything an engine is made of."""
     if "mtp" in resolve(config.speculation):
         config = replace(config, model=replace(config.model, load_mtp=True))
@@ -276,7 +276,7 @@ def _build(config: EngineConfig, widths_ms: Mapping[int, float] | None, borrowed
     if not assembly.restores:
         log.warning("states of this model cannot be kept outside its slots; prompts are shared within slots only")
         config = replace(config, cache=replace(config.cache, n_host_bytes=0))
-    loop = Loop(assembly.context, assembly.memory, assembly.model.vocabulary, speculator, config, archive)
+    loop = Loop(assembly.context, assembly.memory, assembly.model.vocabulary, speculator, config, archive, told)
     return _Parts(assembly, host, loop, archive)
 
 

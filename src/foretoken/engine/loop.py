@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
+from foretoken.aside import Aside
 from foretoken.backend import Backend
 from foretoken.cache.archive import Archive
 from foretoken.cache.cache import StateCache
@@ -49,12 +51,16 @@ class Loop:
         speculator: Speculator,
         config: EngineConfig,
         archive: Archive | None = None,
+        told: Callable[[], None] = lambda: None,
     ) -> None:
         self.backend = backend
         self.memory = memory
         self.pieces = pieces
         self.speculator = speculator
         self.config = config
+        self.aside = Aside(backend.returns_early)
+        self._told = told
+        """Called when a step's events have been told."""
         self.cache = StateCache(memory, config.cache, archive)
         self.scheduler = Scheduler(memory, backend.n_sequences, self.cache, pieces.end_tokens)
         self.n_decodes = 0
@@ -84,6 +90,13 @@ class Loop:
 
     def step(self) -> bool:
         """Advance every slot by one batch; False when there is nothing to do."""
+        computed = self._step()
+        self.aside.do(self._told)
+        if not computed or not self.scheduler.active:
+            self.aside.catch_up()
+        return computed
+
+    def _step(self) -> bool:
         started = time.perf_counter()
         self._end_early()
         for slot in self.scheduler.admit():
@@ -99,6 +112,7 @@ class Loop:
             self.width = sum(len(span.tokens) for span in spans)
             self.depth = max(span.start + len(span.tokens) for span in spans)
             self.backend.decode(spans)
+            self.aside.catch_up()
             self.n_decodes += 1
             self.speculator.read(spans)
             for part in work:
@@ -106,7 +120,7 @@ class Loop:
             took = (time.perf_counter() - started) * 1e3
             self.totals.step_ms += took
             self.totals.slots += len(work)
-            self.speculator.stepped({span.seq: len(span.tokens) for span in spans}, took, reading)
+            self.speculator.stepped({span.seq: len(span.tokens) for span in spans}, took, reading, self.aside)
             self.cache.thrift.computed(self.width, took, reading)
         except DecodeError as error:
             self._fail(work, error)
@@ -226,10 +240,10 @@ class Loop:
                 reason = "time"
             if reason is not None:
                 break
-        session.deliver(infos, text, self._step(part, _n_guessed(infos)))
+        self.aside.do(partial(session.deliver, infos, text, self._account(part, _n_guessed(infos))))
         return infos, "invalid" if session.fault else reason
 
-    def _step(self, part: Work, n_accepted: int) -> Step:
+    def _account(self, part: Work, n_accepted: int) -> Step:
         """What this step was for one answer."""
         session, now = part.session, time.perf_counter()
         before = session.stepped or session.admitted or now
@@ -284,6 +298,7 @@ class Loop:
     def _finish(self, slot: Slot, reason: FinishReason, error: str | None = None) -> None:
         session, slot.session, slot.follows = slot.session, None, None
         assert session is not None
+        self.aside.catch_up()
         session.saved_ms = self.speculator.planner.saved_ms(slot.id)
         session.drafters = self.speculator.end(slot.id)
         session.finish(reason, error)

@@ -27,6 +27,8 @@ class TextStream:
     def _release(self, text: str) -> str:
         if self.stopped_by is not None:
             return ""
+        if not self._stops:
+            return text
         self._held += text
         found = [(at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from itertools import chain
 from types import TracebackType
 
 import llama_cpp
@@ -76,7 +77,13 @@ class Context:
         self.unified = config.unified
         self.recurrent = model.recurrent
         self.attention = model.attention
+        self.returns_early = model.on_device
         self._batch = Batch(self.n_batch, config.n_sequences + config.n_shadows)
+        self._rows: dict[int, int] = {}
+        """The latest batch's rows with logits, and which of them each is."""
+        self._logits: NDArray[np.float32] | None = None
+        """All of those, once somebody looked."""
+        self._views: dict[int, NDArray[np.float32]] = {}
         self._floors: dict[SeqId, int] = {}
         self._no_state = self._export(0, "state")[_HEADER:] if self.recurrent and self.attention else None
 
@@ -104,10 +111,23 @@ class Context:
         code = llama_cpp.llama_decode(self.pointer, self._batch.fill(spans))
         if code != 0:
             raise DecodeError(f"libllama could not decode the batch: {_REASONS.get(code, f'code {code}')}")
+        rows = chain.from_iterable(span.outputs for span in spans)
+        self._rows, self._logits = {row: number for number, row in enumerate(rows)}, None
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """A view of one row's logits, valid until the next decode."""
-        return np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(self.pointer, row), (self.n_vocab,))
+        if self._logits is None:
+            self._logits = self._all_logits()
+        view: NDArray[np.float32] = self._logits[self._rows[row]]
+        return view
+
+    def _all_logits(self) -> NDArray[np.float32]:
+        """Every row that has logits, in the batch's order; where the library keeps them seldom changes."""
+        pointer = llama_cpp.llama_get_logits(self.pointer)
+        address = ctypes.addressof(pointer.contents)
+        if address not in self._views:
+            self._views = {address: np.ctypeslib.as_array(pointer, (self.n_outputs, self.n_vocab))}
+        return self._views[address]
 
     def sampler(self, params: SamplingParams, history: Sequence[Token]) -> Sampler:
         if GreedySampler.serves(params):

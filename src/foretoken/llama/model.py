@@ -57,6 +57,13 @@ class Model:
         return causal and bool(llama_cpp.llama_model_has_decoder(self.pointer))
 
     @property
+    def on_device(self) -> bool:
+        """Whether all of it is computed by a device that works on its own while this process goes on."""
+        n_layers = self.config.n_gpu_layers
+        everything = n_layers < 0 or n_layers > int(llama_cpp.llama_model_n_layer(self.pointer))
+        return everything and library.supports_gpu()
+
+    @property
     def multi_rope(self) -> bool:
         """Whether positions have several components (M-RoPE)."""
         return llama_cpp.llama_model_rope_type(self.pointer) in _MULTI_ROPE

@@ -66,8 +66,6 @@ class AdaptivePlanner:
         self._curiosity = _CURIOSITY
         self._aftermath = Aftermath()
         self._requests: defaultdict[SeqId, _Request] = defaultdict(_Request)
-        self._asked: set[SeqId] = set()
-        """The slots whose drafters are asked for the step under way."""
         self._prices = Prices()
         self._balances: dict[str, Balance] = {}
 
@@ -89,11 +87,10 @@ class AdaptivePlanner:
             for offer in offers:
                 self.acceptance.learn(seq, offer, verdict.tokens)
             self.acceptance.overhear(seq, {*spent, *(offer.source for offer in offers)}, verdict.tokens)
-            self._pause_or_wake(seq, verdict, spent, step.ms / len(step.verdicts))
+            self._pause_or_wake(seq, step, spent)
             right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
             for source in spent.keys() - right:
                 self._prices.paid_in_vain(source, spent[source] * len(step.verdicts))
-        self._asked = set()
         if not step.reading:
             self._book(step)
             self.cost.observe(tuple(step.rows.values()), step.decode_ms)
@@ -105,7 +102,6 @@ class AdaptivePlanner:
         elif paused:
             # Drafts of several slots at once are cheaper than one after the other.
             asks = [ask for ask in asks if ask.seq not in paused or self.acceptance.longest_streak(ask.seq) > 0]
-        self._asked = {ask.seq for ask in asks}
         return asks
 
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
@@ -200,12 +196,12 @@ class AdaptivePlanner:
             earned -= self._sizing.replay_ms(n_pending + verdict.n_accepted, n_slots)
         return earned
 
-    def _pause_or_wake(self, seq: SeqId, verdict: Verdict, spent: Mapping[str, float], step_ms: float) -> None:
+    def _pause_or_wake(self, seq: SeqId, step: Step, spent: Mapping[str, float]) -> None:
         pause, n_right = self._requests[seq].pause, self.acceptance.longest_streak(seq)
-        if verdict.n_accepted:
+        if step.verdicts[seq].n_accepted:
             pause.end()
-        elif seq in self._asked:
-            pause.asked_in_vain(n_right, sum(spent.values()), step_ms)
+        elif seq in step.asked:
+            pause.asked_in_vain(n_right, sum(spent.values()), step.ms / len(step.verdicts))
         else:
             pause.waited(n_right)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
@@ -35,6 +35,8 @@ class Step:
     """All that was offered for the step, verified or not."""
     drafting: Mapping[SeqId, Mapping[str, float]] = field(default_factory=dict)
     """Milliseconds that each drafter took for each slot, planning included; they are part of `ms`."""
+    asked: Container[SeqId] = ()
+    """The slots that were found worth asking for."""
 
     @property
     def n_rows(self) -> int:

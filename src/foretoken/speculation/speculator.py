@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 
+from foretoken.aside import AT_ONCE, Aside
 from foretoken.backend import Span
 from foretoken.speculation.base import Draft, DraftAsk, Drafter, Verdict
 from foretoken.speculation.guard import Guard
@@ -33,6 +35,7 @@ class Speculator:
         self._verdicts: dict[SeqId, Verdict] = {}
         self._offers: dict[SeqId, list[Draft]] = {}
         self._spent: dict[SeqId, dict[str, float]] = {}
+        self._asked: set[SeqId] = set()
         self._ended: list[SeqId] = []
         self.widths: dict[int, Calls] = {}
         """How often a step had so many rows, and how long those took; steps that read prompts are not counted."""
@@ -65,6 +68,7 @@ class Speculator:
         """Let those offer who should be asked this time."""
         offers: dict[SeqId, list[Draft]] = {ask.seq: [] for ask in asks}
         worth_asking = self.planner.worth_asking(asks)
+        self._asked = {ask.seq for ask in worth_asking}
         bound = [ask for ask in asks if ask.grammar is not None]
         for guard in self.guards:
             able = bound if guard.for_grammars else worth_asking
@@ -112,12 +116,18 @@ class Speculator:
                 record.statistics[guard.name].accept.add(guard.total.accept.ms - before)
         record.judged(verdict)
 
-    def stepped(self, rows: Mapping[SeqId, int], ms: float, reading: bool) -> None:
-        """A step is over: what it took, for the planner to learn from."""
+    def stepped(self, rows: Mapping[SeqId, int], ms: float, reading: bool, aside: Aside = AT_ONCE) -> None:
+        """A step is over: what it took, for the planner to learn from; `aside` where the next plan can do without."""
         if not reading:
             self.widths.setdefault(sum(rows.values()), Calls()).add(ms)
-        self.planner.observe(Step(rows, ms, reading, self._verdicts, self._offers, self._spent))
-        self._verdicts, self._offers, self._spent = {}, {}, {}
+        learn = partial(
+            self.planner.observe, Step(rows, ms, reading, self._verdicts, self._offers, self._spent, self._asked)
+        )
+        if self._asked or self._spent or self._ended:
+            learn()
+        else:
+            aside.do(learn)
+        self._verdicts, self._offers, self._spent, self._asked = {}, {}, {}, set()
         for seq in self._ended:
             self.planner.end(seq)
         self._ended.clear()

@@ -345,7 +345,8 @@ def asks(p: AdaptivePlanner, step_ms: float, n: int, said: int) -> int:
         asked = bool(p.worth_asking([ask()]))
         n_asked += asked
         spent, offers = ({"a": 0.1}, [Draft((7,) * 40, (0.1,) * 40, "a")]) if asked else ({}, [])
-        p.observe(Step({0: 1}, step_ms, False, {0: Verdict(NO_DRAFT, (said,), 0)}, {0: offers}, {0: spent}))
+        verdicts = {0: Verdict(NO_DRAFT, (said,), 0)}
+        p.observe(Step({0: 1}, step_ms, False, verdicts, {0: offers}, {0: spent}, {0} if asked else ()))
     return n_asked
 
 
@@ -411,7 +412,8 @@ def spend(p: AdaptivePlanner, won: bool, n: int, seq: int = 0) -> int:
         spent = {"slow": 5.0} if asked else {}
         ms = (20.9 if won and asked else 10.0) + sum(spent.values())
         rows = {seq: 1 + len(verdict.draft)}
-        p.observe(Step(rows, ms, False, {seq: verdict}, {seq: [draft] if asked else []}, {seq: spent}))
+        offers = {seq: [draft] if asked else []}
+        p.observe(Step(rows, ms, False, {seq: verdict}, offers, {seq: spent}, {seq} if asked else ()))
     p.end(seq)
     return n_asked
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretoken.aside import Aside
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
-from foretoken.speculation.planner import FixedPlanner
+from foretoken.speculation.planner import FixedPlanner, Step
 from foretoken.speculation.speculator import Speculator
 from foretoken.speculation.statistics import line
 
@@ -96,6 +97,31 @@ def test_a_slow_drafter_is_reported(caplog: pytest.LogCaptureFixture, monkeypatc
             s.draft([ask()])
     assert "took" in caplog.text
     assert not s.guards[0].enabled
+
+
+def test_the_planner_learns_at_once_only_what_the_next_plan_needs() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    class Learning(FixedPlanner):
+        def observe(self, step: Step) -> None:
+            seen.append(step.verdicts[0].tokens)
+
+    aside = Aside(later=True)
+    s = Speculator([Scripted("one", [5])], Learning(), 100)
+    s.begin(0, [1], "")
+    s.draft([ask()])
+    s.accept(0, Verdict(NO_DRAFT, (7,), 0))
+    s.stepped({0: 1}, 1.0, False, aside)
+    assert seen == [(7,)], "somebody was asked, and is judged by this"
+    s.accept(0, Verdict(NO_DRAFT, (8,), 0))
+    s.stepped({0: 1}, 1.0, False, aside)
+    assert seen == [(7,)], "nobody was: it can wait"
+    aside.catch_up()
+    assert seen == [(7,), (8,)]
+    s.accept(0, Verdict(NO_DRAFT, (9,), 0))
+    s.end(0)
+    s.stepped({0: 1}, 1.0, False, aside)
+    assert seen == [(7,), (8,), (9,)], "the next request may begin in this slot at once"
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 6)), max_size=30))
