@@ -11,6 +11,7 @@ import pytest
 from foretoken.backend import Span
 from foretoken.config import ContextConfig
 from foretoken.llama.context import Context
+from foretoken.llama.rows import Rows
 from tests.conftest import TinyModel
 
 
@@ -35,3 +36,20 @@ def test_every_row_is_the_one_the_library_names(tiny_model: TinyModel, arch: str
                 named = llama_cpp.llama_get_logits_ith(context.pointer, number)
                 wanted = np.ctypeslib.as_array(named, (context.n_vocab,))
                 assert (context.logits(number) == wanted).all()
+
+
+def test_helpers_find_the_same_best_tokens(tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretoken.llama.rows.available_cores", lambda: 8)
+    with Context(tiny_model("qwen35"), ContextConfig(n_ctx=512, n_threads=1, n_outputs=64)) as context:
+        rng = random.Random(2)
+        rows = Rows(context.pointer, 64, context.n_vocab, helpers=True)
+        start = 0
+        for n_rows, n_outputs in ((1, 1), (40, 40), (3, 2), (64, 5), (17, 17)):
+            span = Span(0, start, [rng.randrange(context.n_vocab) for _ in range(n_rows)], n_outputs, 0)
+            context.decode([span])
+            rows.decoded(span.outputs)
+            assert [rows.best(row) for row in span.outputs] == [
+                int(context.logits(row).argmax()) for row in span.outputs
+            ]
+            start += n_rows
+        rows.close()

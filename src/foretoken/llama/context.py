@@ -18,6 +18,7 @@ from foretoken.llama import library, state
 from foretoken.llama.batch import Batch
 from foretoken.llama.greedy import GreedySampler
 from foretoken.llama.model import Model
+from foretoken.llama.rows import Rows
 from foretoken.llama.sampler import LlamaSampler
 from foretoken.types import SamplingParams, SeqId, Token
 
@@ -79,11 +80,7 @@ class Context:
         self.attention = model.attention
         self.returns_early = model.on_device
         self._batch = Batch(self.n_batch, config.n_sequences + config.n_shadows)
-        self._rows: dict[int, int] = {}
-        """The latest batch's rows with logits, and which of them each is."""
-        self._logits: NDArray[np.float32] | None = None
-        """All of those, once somebody looked."""
-        self._views: dict[int, NDArray[np.float32]] = {}
+        self._rows = Rows(pointer, self.n_outputs, self.n_vocab, helpers=model.on_device)
         self._floors: dict[SeqId, int] = {}
         self._no_state = self._export(0, "state")[_HEADER:] if self.recurrent and self.attention else None
 
@@ -111,27 +108,15 @@ class Context:
         code = llama_cpp.llama_decode(self.pointer, self._batch.fill(spans))
         if code != 0:
             raise DecodeError(f"libllama could not decode the batch: {_REASONS.get(code, f'code {code}')}")
-        rows = chain.from_iterable(span.outputs for span in spans)
-        self._rows, self._logits = {row: number for number, row in enumerate(rows)}, None
+        self._rows.decoded(chain.from_iterable(span.outputs for span in spans))
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """A view of one row's logits, valid until the next decode."""
-        if self._logits is None:
-            self._logits = self._all_logits()
-        view: NDArray[np.float32] = self._logits[self._rows[row]]
-        return view
-
-    def _all_logits(self) -> NDArray[np.float32]:
-        """Every row that has logits, in the batch's order; where the library keeps them seldom changes."""
-        pointer = llama_cpp.llama_get_logits(self.pointer)
-        address = ctypes.addressof(pointer.contents)
-        if address not in self._views:
-            self._views = {address: np.ctypeslib.as_array(pointer, (self.n_outputs, self.n_vocab))}
-        return self._views[address]
+        return self._rows.logits(row)
 
     def sampler(self, params: SamplingParams, history: Sequence[Token]) -> Sampler:
         if GreedySampler.serves(params):
-            return GreedySampler(self.logits, params)
+            return GreedySampler(self._rows, params)
         return LlamaSampler(self.pointer, self.model.vocabulary, self.n_ctx, params, history)
 
     def length(self, seq: SeqId) -> int:
@@ -217,6 +202,7 @@ class Context:
     def close(self) -> None:
         if self._pointer is not None:
             pointer, self._pointer = self._pointer, None
+            self._rows.close()
             llama_cpp.llama_free(pointer)
 
     def __enter__(self) -> Context:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
+from foretoken.llama.rows import Rows
 from foretoken.types import SamplingParams, Token
 
 
 class GreedySampler:
     """Takes the first largest logit; a chain in C would copy the whole vocabulary for it."""
 
-    def __init__(self, logits: Callable[[int], NDArray[np.float32]], params: SamplingParams) -> None:
+    def __init__(self, rows: Rows, params: SamplingParams) -> None:
         bias = params.biases
-        self._logits = logits
+        self._rows = rows
         self._biased = np.array(list(bias), np.intp)
         self._bias = np.array(list(bias.values()), np.float32)
 
@@ -25,11 +24,11 @@ class GreedySampler:
         return params.greedy and not (params.dry_multiplier or params.penalises or params.infill)
 
     def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
-        logits = self._logits(row)
         if among is not None:
-            return self._best_of(logits, among)
+            return self._best_of(self._rows.logits(row), among)
         if not len(self._biased):
-            return int(logits.argmax())
+            return self._rows.best(row)
+        logits = self._rows.logits(row)
         # In place and back again: the row belongs to the library, and logprobs are read from it.
         original = logits[self._biased]
         logits[self._biased] = original + self._bias
