@@ -14,7 +14,7 @@ from foretoken.config import available_cores
 from foretoken.types import Token
 
 _MOST_HELPERS = 8
-_FEWEST_ROWS = 4
+_ROWS_EACH = 4
 """Fewer are looked through faster than anybody could be called to help."""
 
 
@@ -32,9 +32,8 @@ class Rows:
         self._logits: NDArray[np.float32] | None = None
         self._best: NDArray[np.intp] | None = None
         self._views: dict[int, NDArray[np.float32]] = {}
-        n_helpers = min(_MOST_HELPERS, available_cores() // 2) if helpers else 0
-        self._helpers = ThreadPoolExecutor(n_helpers, "foretoken-rows") if n_helpers > 1 else None
-        self._n_parts = n_helpers
+        self._n_helpers = min(_MOST_HELPERS, available_cores() // 2) if helpers else 0
+        self._helpers = ThreadPoolExecutor(self._n_helpers, "foretoken-rows") if self._n_helpers > 1 else None
 
     def decoded(self, rows: Iterable[int]) -> None:
         """A batch is under way in which these rows, in order, get logits."""
@@ -47,10 +46,11 @@ class Rows:
 
     def best(self, row: int) -> Token:
         """The first of a row's largest logits."""
-        if self._helpers is None or len(self._numbers) < _FEWEST_ROWS:
+        n_rows = len(self._numbers)
+        if self._helpers is None or n_rows < 2 * _ROWS_EACH:
             return int(self.logits(row).argmax())
         if self._best is None:
-            parts = np.array_split(self._all()[: len(self._numbers)], self._n_parts)
+            parts = np.array_split(self._all()[:n_rows], min(self._n_helpers, n_rows // _ROWS_EACH))
             self._best = np.concatenate(list(self._helpers.map(_best_of_each, parts)))
         return int(self._best[self._numbers[row]])
 
