@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,8 +14,10 @@ from typer.testing import CliRunner
 
 from foretoken import machine
 from foretoken.bench import suite, workloads
-from foretoken.bench.compare import Result, compare, record
-from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED, OracleContestant
+from foretoken.bench.compare import Result, compare, record, recorded_answers
+from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED, Alone, OracleContestant, Turn, ours
+from foretoken.bench.lanes import side_by_side
+from foretoken.bench.oracle import Limit
 from foretoken.cli.bench_run import bench_run, tables
 from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.engine import Engine
@@ -42,26 +45,28 @@ def test_speculated_and_oracle_say_what_plain_says(arch: str, tiny_path: TinyPat
     workload = workloads.load("quicksort-trio")
     with Engine.load(tiny_path(arch), n_ctx=512, n_threads=1, n_parallel=4) as engine:
         recording = record(engine, workload, 24, lambda step: None)
-        oracle = OracleContestant(engine)
-        others = [EchoServer()]
-        for n_slots in (1, 4):
-            result = compare(engine, recording, n_slots, 2, oracle, others, lambda step: None)
-            assert (result.n_requests, result.n_answers) == (3, 6)
-            assert [pace.n_identical for pace in result.paces.values()] == [6, 6, 6, 0]
-            assert list(result.paces) == [PLAIN, SPECULATED, LIMIT, "echo"]
-            assert all(pace.tokens_per_second > 0 for pace in result.paces.values())
-            assert result.paces[PLAIN].ratio.value == 1.0
+        limit, recorded = Limit(engine), recorded_answers([recording])
+        with side_by_side(engine, limit, recorded) as lanes:
+            in_turns = [Alone(one) for one in (*ours(engine), OracleContestant(engine, limit, recorded))]
+            ways: list[list[Turn]] = [[lanes], [*in_turns]]
+            for n_slots, way in product((1, 4), ways):
+                result = compare(engine, recording, n_slots, 2, [*way, Alone(EchoServer())], lambda step: None)
+                assert (result.n_requests, result.n_answers) == (3, 6)
+                assert [pace.n_identical for pace in result.paces.values()] == [6, 6, 6, 0]
+                assert list(result.paces) == [PLAIN, SPECULATED, LIMIT, "echo"]
+                assert all(pace.tokens_per_second > 0 for pace in result.paces.values())
+                assert result.paces[PLAIN].ratio.value == 1.0
 
 
 def test_the_oracle_needs_fewer_steps_and_never_rewinds(tiny_path: TinyPath) -> None:
     with Engine.load(tiny_path("qwen35"), n_ctx=512, n_threads=1) as engine:
         recording = record(engine, workloads.load("quicksort-trio"), 40, lambda step: None)
-        oracle = OracleContestant(engine)
-        oracle.recorded = {case.label: tokens for case, tokens in zip(recording.cases, recording.answers, strict=True)}
+        recorded = recorded_answers([recording])
+        oracle = OracleContestant(engine, Limit(engine), recorded)
         for case in recording.cases:
             (answer,) = oracle.ask([case])
             assert answer.usage is not None
-            assert answer.tokens == oracle.recorded[case.label]
+            assert answer.tokens == recorded[case.label]
             assert answer.usage.rewinds == 0
             assert answer.usage.accepted == answer.usage.drafted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foretoken.bench.answers import Answer
-from foretoken.bench.statistics import Ratio, Sample, ratio, sample, speed
+from foretoken.bench.statistics import Ratio, Sample, paired_ratio, ratio, sample, speed
 
 
 def rounds(n_tokens: int, *ms: float) -> list[Sample]:
@@ -32,6 +32,26 @@ def test_what_slows_both_down_does_not_widen_the_interval() -> None:
     plain = [rounds(100, *(1000 * n for n in noise))]
     other = [rounds(100, *(500 * n for n in noise))]
     assert ratio(plain, other) == Ratio(2.0, 2.0, 2.0)
+
+
+def test_a_machine_that_changes_between_rounds_does_not_disturb_pairs() -> None:
+    speeds = (1.0, 2.5, 1.3, 0.9, 1.7)
+    plain = [rounds(100, *(1000 * s for s in speeds)), rounds(50, *(700 * s for s in speeds[::-1]))]
+    other = [rounds(100, *(500 * s for s in speeds)), rounds(50, *(700 * s for s in speeds[::-1]))]
+    found = paired_ratio(plain, other)
+    assert (found.value, found.low, found.high) == pytest.approx((1700 / 1200,) * 3)
+
+
+def test_pairs_weigh_by_the_time_they_take_plainly() -> None:
+    plain, other = [rounds(100, 3000), rounds(100, 1000)], [rounds(100, 1000), rounds(100, 1000)]
+    assert paired_ratio(plain, other) == Ratio(2.0)
+    assert paired_ratio([rounds(0, 0.0), *plain], [rounds(0, 0.0), *other]) == Ratio(2.0)
+    assert paired_ratio([rounds(0, 0.0, 0.0)], [rounds(0, 0.0, 0.0)]) == Ratio(0.0)
+
+
+def test_one_round_that_was_disturbed_for_one_of_a_pair_is_outvoted() -> None:
+    plain, other = [rounds(100, 1000, 1000, 1000)], [rounds(100, 500, 5000, 500)]
+    assert paired_ratio(plain, other).value == pytest.approx(2.0)
 
 
 def test_one_round_has_no_interval() -> None:

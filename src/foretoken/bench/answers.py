@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from foretoken.bench.cases import Case
 from foretoken.engine.engine import Engine
 from foretoken.errors import ForetokenError
-from foretoken.types import Chunk, Finish, Request, SpeculationParams, Token, TokenInfo, Usage
+from foretoken.types import Event, Finish, Request, SpeculationParams, Token, TokenInfo, Usage
 
 _owners = count()
 
@@ -55,17 +55,47 @@ def ask(
         speculation=speculation,
         owner=owner or fresh_owner(),
     )
-    infos: list[TokenInfo] = []
-    text: list[str] = []
-    marks: list[tuple[float, int]] = []
+    listener = Listener(case)
     for event in engine.generate(request):
+        listener.hear(event)
+    answer = listener.answer()
+    assert answer.usage is not None
+    return replace(answer, generation_ms=answer.usage.generation_ms)
+
+
+class Listener:
+    """Puts an answer together from its events, which come while some clock runs."""
+
+    def __init__(self, case: Case, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.n_tokens = 0
+        self.finish: Finish | None = None
+        self._case = case
+        self._clock = clock
+        self._infos: list[TokenInfo] = []
+        self._text: list[str] = []
+        self._marks: list[tuple[float, int]] = []
+
+    def hear(self, event: Event) -> None:
         if isinstance(event, Finish):
-            return _complete(case, event, text, infos, marks)
-        if isinstance(event, Chunk) and event.tokens:
-            marks.append((time.perf_counter(), len(event.tokens)))
-        infos += event.tokens
-        text.append(event.text)
-    raise ForetokenError(f"{case.label}: the answer never ended")
+            self.finish = event
+            return
+        self._text.append(event.text)
+        if event.tokens:
+            self._marks.append((self._clock(), len(event.tokens)))
+            self._infos += event.tokens
+            self.n_tokens += len(event.tokens)
+
+    def answer(self) -> Answer:
+        """What was said, once it has ended, timed by the clock."""
+        if self.finish is None:
+            raise ForetokenError(f"{self._case.label}: the answer never ended")
+        if self.finish.reason == "error":
+            raise ForetokenError(f"{self._case.label}: {self.finish.error}")
+        ms = (self._marks[-1][0] - self._marks[0][0]) * 1e3 if self._marks else 0.0
+        tokens = tuple(info.id for info in self._infos)
+        return Answer(
+            "".join(self._text), len(tokens), ms, tuple(self._marks), tokens, tuple(self._infos), self.finish.usage
+        )
 
 
 def at_once(actions: Sequence[Callable[[], Answer]]) -> list[Answer]:
@@ -74,13 +104,3 @@ def at_once(actions: Sequence[Callable[[], Answer]]) -> list[Answer]:
         return [actions[0]()]
     with ThreadPoolExecutor(len(actions)) as pool:
         return [future.result() for future in [pool.submit(action) for action in actions]]
-
-
-def _complete(
-    case: Case, finish: Finish, text: list[str], infos: list[TokenInfo], marks: list[tuple[float, int]]
-) -> Answer:
-    if finish.reason == "error":
-        raise ForetokenError(f"{case.label}: {finish.error}")
-    usage = finish.usage
-    tokens = tuple(info.id for info in infos)
-    return Answer("".join(text), len(tokens), usage.generation_ms, tuple(marks), tokens, tuple(infos), usage)

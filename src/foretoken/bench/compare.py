@@ -1,14 +1,14 @@
-"""Plain against speculated against the limit: interleaved in one process, on one engine."""
+"""Plain against speculated against the limit, in one process on one model, and other servers in turns with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from foretoken.bench.answers import Answer, ask
 from foretoken.bench.cases import Case, play, renderer
-from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED, Contestant, OracleContestant, ours
-from foretoken.bench.statistics import Ratio, Sample, ratio, sample, speed
+from foretoken.bench.contestants import LIMIT, PLAIN, SPECULATED, Turn
+from foretoken.bench.statistics import Ratio, Sample, paired_ratio, ratio, sample, speed
 from foretoken.bench.workloads import Workload
 from foretoken.engine.engine import Engine
 from foretoken.types import OFF, DrafterUsage, Token, Usage
@@ -73,6 +73,8 @@ class _Tally:
     """All rounds of one contestant: by group of requests, the samples; and what the answers were."""
 
     samples: list[list[Sample]]
+    beside_plain: bool
+    """Whether the answers were made at the same time as the plain ones."""
     answers: list[tuple[Case, Answer]] = field(default_factory=list)
 
 
@@ -93,36 +95,39 @@ def record(engine: Engine, workload: Workload, max_tokens: int | None, say: Prog
     )
 
 
+def recorded_answers(recordings: Iterable[Recording]) -> dict[str, tuple[Token, ...]]:
+    """What was said, by the labels of the cases."""
+    pairs = (pair for recording in recordings for pair in zip(recording.cases, recording.answers, strict=True))
+    return {case.label: tokens for case, tokens in pairs}
+
+
 def compare(
     engine: Engine,
     recording: Recording,
     n_slots: int,
     n_rounds: int,
-    oracle: OracleContestant,
-    others: Sequence[Contestant],
+    turns: Sequence[Turn],
     say: Progress,
 ) -> Result:
     """Measure one workload; whoever went first in one round goes last in the next."""
-    contestants: list[Contestant] = [*ours(engine), oracle, *others]
-    recorded = {case.label: tokens for case, tokens in zip(recording.cases, recording.answers, strict=True)}
-    oracle.recorded = recorded
     groups = [recording.cases[i : i + n_slots] for i in range(0, len(recording.cases), n_slots)]
-    tallies = {contestant.label: _Tally([[] for _ in groups]) for contestant in contestants}
+    tallies: dict[str, _Tally] = {}
     for round_ in range(n_rounds):
         for which, group in enumerate(groups):
-            for contestant in _turn(contestants, round_ + which):
-                say(f"{group[0].label} {contestant.label}")
-                answers = contestant.ask(group)
-                tally = tallies[contestant.label]
-                tally.samples[which].append(sample(answers))
-                tally.answers += zip(group, answers, strict=True)
-    return _result(engine, recording, n_slots, n_rounds, tallies, recorded)
+            for turn in _order(turns, round_ + which):
+                say(f"{group[0].label} {turn.label}")
+                answered = turn.ask(group)
+                for label, answers in answered.items():
+                    tally = tallies.setdefault(label, _Tally([[] for _ in groups], PLAIN in answered))
+                    tally.samples[which].append(sample(answers))
+                    tally.answers += zip(group, answers, strict=True)
+    return _result(engine, recording, n_slots, n_rounds, tallies)
 
 
-def _turn(contestants: Sequence[Contestant], n: int) -> list[Contestant]:
+def _order(turns: Sequence[Turn], n: int) -> list[Turn]:
     """The order of a round: rotated, and backwards every other time."""
-    at = n // 2 % len(contestants)
-    order = [*contestants[at:], *contestants[:at]]
+    at = n // 2 % len(turns)
+    order = [*turns[at:], *turns[:at]]
     return order[::-1] if n % 2 else order
 
 
@@ -132,14 +137,14 @@ def _result(
     n_slots: int,
     n_rounds: int,
     tallies: dict[str, _Tally],
-    recorded: dict[str, tuple[Token, ...]],
 ) -> Result:
     plain = tallies[PLAIN].samples
+    recorded = recorded_answers([recording])
     texts = {label: engine.detokenize(list(_without_end(engine, tokens))) for label, tokens in recorded.items()}
     paces = {
         label: Pace(
             speed(tally.samples),
-            ratio(plain, tally.samples),
+            paired_ratio(plain, tally.samples) if tally.beside_plain else ratio(plain, tally.samples),
             sum(_same(answer, recorded[case.label], texts[case.label]) for case, answer in tally.answers),
         )
         for label, tally in tallies.items()
@@ -195,5 +200,5 @@ def _without_end(engine: Engine, tokens: tuple[Token, ...]) -> tuple[Token, ...]
 
 def share_of_limit(result: Result) -> float:
     """How much of the oracle's speed was reached."""
-    limit = result.paces[LIMIT].tokens_per_second
-    return result.paces[SPECULATED].tokens_per_second / limit if limit else 0.0
+    limit = result.paces[LIMIT].ratio.value
+    return result.paces[SPECULATED].ratio.value / limit if limit else 0.0

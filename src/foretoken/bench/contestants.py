@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -25,6 +25,25 @@ class Contestant(Protocol):
     def ask(self, cases: Sequence[Case]) -> list[Answer]: ...
 
 
+class Turn(Protocol):
+    """One contestant or several whose answers are made at the same time; they are given by label."""
+
+    label: str
+
+    def ask(self, cases: Sequence[Case]) -> dict[str, list[Answer]]: ...
+
+
+class Alone:
+    """A contestant that has the machine to itself for whole requests."""
+
+    def __init__(self, contestant: Contestant) -> None:
+        self.label = contestant.label
+        self._contestant = contestant
+
+    def ask(self, cases: Sequence[Case]) -> dict[str, list[Answer]]:
+        return {self.label: self._contestant.ask(cases)}
+
+
 class EngineContestant:
     """The engine, with drafts or without."""
 
@@ -42,18 +61,18 @@ class OracleContestant:
 
     label = LIMIT
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, limit: Limit, recorded: Mapping[str, tuple[Token, ...]]) -> None:
+        """The recorded answers come by the labels of their cases."""
         self._engine = engine
-        self.limit = Limit(engine)
-        self.recorded: dict[str, tuple[Token, ...]] = {}
-        """The recorded answers by the labels of their cases."""
+        self._limit = limit
+        self._recorded = recorded
 
     def ask(self, cases: Sequence[Case]) -> list[Answer]:
         owners = [fresh_owner() for _ in cases]
-        recordings = [self.recorded[case.label] for case in cases]
-        self.limit.drafter.recordings = dict(zip(owners, recordings, strict=True))
+        recordings = [self._recorded[case.label] for case in cases]
+        self._limit.drafter.recordings = dict(zip(owners, recordings, strict=True))
         anyone = SpeculationParams()
-        with self.limit.speculating():
+        with self._limit.speculating():
             return at_once(
                 [partial(ask, self._engine, case, anyone, owner) for case, owner in zip(cases, owners, strict=True)]
             )

@@ -92,11 +92,11 @@ class Limit:
         planner = OraclePlanner(
             StepCost(self.widths_ms), engine.assembly.memory_cost.protect_ms, engine.assembly.context.n_outputs
         )
-        self._speculator = Speculator([self.drafter], planner, vocabulary.n_tokens, vocabulary.end_tokens)
+        self.speculator = Speculator([self.drafter], planner, vocabulary.n_tokens, vocabulary.end_tokens)
 
     def speculating(self) -> AbstractContextManager[None]:
         """While this lasts the engine's drafts are the oracle's."""
-        return speculating_with(self._engine, self._speculator)
+        return speculating_with(self._engine, self.speculator)
 
 
 @contextmanager

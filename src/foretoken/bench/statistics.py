@@ -89,22 +89,46 @@ def speed(groups: Sequence[Sequence[Sample]]) -> float:
 def ratio(plain: Sequence[Sequence[Sample]], other: Sequence[Sequence[Sample]], seed: int = 0) -> Ratio:
     """How many times faster `other` is than `plain`: groups of requests, each with its rounds.
 
-    The interval is a bootstrap over rounds, drawn in pairs: plain and other were run side by side.
+    The interval is a bootstrap over rounds, drawn in pairs: plain and other were asked one after the other.
     """
     ours, theirs, weights = _paces(other), _paces(plain), _weights(plain)
     # Groups without a timed token, such as answers that end at once, say nothing.
     weights = weights * ours.all(axis=1) * theirs.all(axis=1)
     if not weights.any():
         return Ratio(0.0)
+    draws = _draws(ours, seed)
+    resampled = [np.take_along_axis(paces[None], draws, axis=2) for paces in (theirs, ours)]
     value = float(_time(theirs, weights) / _time(ours, weights))
-    n_groups, n_rounds = ours.shape
+    return _with_interval(value, _time(resampled[0], weights) / _time(resampled[1], weights), ours.shape[1])
+
+
+def paired_ratio(plain: Sequence[Sequence[Sample]], other: Sequence[Sequence[Sample]], seed: int = 0) -> Ratio:
+    """The same where plain and other were made in the same moments, so that the machine was as fast for both.
+
+    Plain's whole time over the other's at one speed of the machine: what a group took plainly (in its fastest round)
+    is shortened by the median of its rounds' ratios. The interval is a bootstrap over rounds.
+    """
+    ours, theirs = _paces(other), _paces(plain)
+    timed = ours.all(axis=1) & theirs.all(axis=1)
+    if not timed.any():
+        return Ratio(0.0)
+    shorter = ours[timed] / theirs[timed]
+    weights = (_weights(plain) * theirs.min(axis=1))[timed]
+    resampled = np.take_along_axis(shorter[None], _draws(shorter, seed), axis=2)
+    value = float(weights.sum() / _time(shorter, weights))
+    return _with_interval(value, weights.sum() / _time(resampled, weights), shorter.shape[1])
+
+
+def _draws(rounds: NDArray[np.float64], seed: int) -> NDArray[np.intp]:
+    """For every group, which of its rounds are drawn."""
+    return np.random.default_rng(seed).integers(0, rounds.shape[1], (_RESAMPLES, *rounds.shape))
+
+
+def _with_interval(value: float, resampled: NDArray[np.float64], n_rounds: int) -> Ratio:
     if n_rounds < 2:
         return Ratio(value)
-    draws = np.random.default_rng(seed).integers(0, n_rounds, (_RESAMPLES, n_groups, n_rounds))
-    resampled = [np.take_along_axis(paces[None], draws, axis=2) for paces in (theirs, ours)]
-    ratios = _time(resampled[0], weights) / _time(resampled[1], weights)
     tail = (1 - _CONFIDENCE) / 2
-    low, high = np.quantile(ratios, [tail, 1 - tail])
+    low, high = np.quantile(resampled, [tail, 1 - tail])
     return Ratio(value, float(low), float(high))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from foretoken import machine
-from foretoken.bench.compare import Progress, Recording, Result, compare, record, share_of_limit
-from foretoken.bench.contestants import OracleContestant
+from foretoken.bench.compare import Progress, Recording, Result, compare, record, recorded_answers, share_of_limit
+from foretoken.bench.contestants import Alone, Turn
+from foretoken.bench.lanes import side_by_side
+from foretoken.bench.oracle import Limit
 from foretoken.bench.remote import Server
 from foretoken.bench.workloads import Workload
 from foretoken.config import EngineConfig
@@ -32,7 +33,7 @@ class Plan:
         """How often progress is told about."""
         per_slots = [_n_groups(workload, n) for workload in self.workloads for n in self.slots]
         recorded = sum(workload.n_requests for workload in self.workloads)
-        return recorded + sum(per_slots) * self.n_rounds * (3 + len(self.against))
+        return recorded + sum(per_slots) * self.n_rounds * (1 + len(self.against))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +67,17 @@ def run(config: EngineConfig, plan: Plan, say: Progress) -> Report:
             with Engine.from_config(replace(config, n_parallel=n_slots)) as engine:
                 settings[n_slots] = engine.assembly.describe()
                 recordings = recordings or [record(engine, work, plan.max_tokens, say) for work in plan.workloads]
-                oracle = OracleContestant(engine)
-                widths[n_slots] = oracle.limit.widths_ms
-                results += _measure(engine, recordings, n_slots, plan, oracle, servers, say)
+                limit = Limit(engine)
+                widths[n_slots] = limit.widths_ms
+                with side_by_side(engine, limit, recorded_answers(recordings)) as lanes:
+                    turns: list[Turn] = [lanes, *map(Alone, servers)]
+                    results += [
+                        compare(engine, recording, n_slots, plan.n_rounds, turns, say)
+                        for recording in recordings
+                        if recording.cases
+                    ]
     too_long = tuple(label for recording in recordings for label in recording.too_long)
     return Report(settings, widths, tuple(results), too_long, load)
-
-
-def _measure(
-    engine: Engine,
-    recordings: Sequence[Recording],
-    n_slots: int,
-    plan: Plan,
-    oracle: OracleContestant,
-    servers: Sequence[Server],
-    say: Progress,
-) -> list[Result]:
-    usable = [recording for recording in recordings if recording.cases]
-    return [compare(engine, recording, n_slots, plan.n_rounds, oracle, servers, say) for recording in usable]
 
 
 def _n_groups(workload: Workload, n_slots: int) -> int:

@@ -16,11 +16,12 @@ from typing import Any
 
 from foretoken import machine
 from foretoken.bench import shapes
-from foretoken.bench.compare import Recording, compare, record
-from foretoken.bench.contestants import Contestant, OracleContestant
+from foretoken.bench.compare import Recording, compare, record, recorded_answers
+from foretoken.bench.contestants import Alone, Contestant, OracleContestant, ours
 from foretoken.bench.gpu import costs, recordings, server
 from foretoken.bench.gpu.recorded_draft import guessed_answers, guessing
 from foretoken.bench.gpu.scripted import scripted
+from foretoken.bench.oracle import Limit
 from foretoken.bench.workloads import load as load_workload
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.engine.engine import Engine
@@ -165,8 +166,7 @@ def _bits(model: Model) -> dict[str, Any]:
 def _exact(model: Model, config: EngineConfig) -> dict[str, Any]:
     """What `--exact` chooses here, and what a step costs with it."""
     with Engine.from_config(replace(config, exact=True), borrowed=model) as engine:
-        limit = OracleContestant(engine).limit
-        return {"settings": engine.assembly.describe(), "widths_ms": limit.widths_ms}
+        return {"settings": engine.assembly.describe(), "widths_ms": Limit(engine).widths_ms}
 
 
 def _workloads(keeper: Keeper, name: str, engine: Engine, setup: _Setup, options: argparse.Namespace) -> None:
@@ -197,15 +197,18 @@ def _workloads(keeper: Keeper, name: str, engine: Engine, setup: _Setup, options
         keeper.part(
             name, setup.part("engine"), lambda: {"settings": engine.assembly.describe(), "gpu_mib": _gpu_memory()}
         )
-        oracle = OracleContestant(engine)
-        keeper.part(name, setup.part("oracle"), lambda: oracle.limit.widths_ms)
+        limit = Limit(engine)
+        keeper.part(name, setup.part("oracle"), lambda: limit.widths_ms)
+        oracle = OracleContestant(engine, limit, recorded_answers(texts))
+        contestants: list[Contestant] = [*ours(engine), oracle, *others]
+        turns = [Alone(contestant) for contestant in contestants]
         for text in texts:
             part = setup.part(text.workload.name)
             if not text.cases or not keeper.missing(name, [part]):
                 continue
 
             def compared(text: Recording = text) -> dict[str, Any]:
-                return asdict(compare(engine, text, n_slots, options.rounds, oracle, others, lambda step: None))
+                return asdict(compare(engine, text, n_slots, options.rounds, turns, lambda step: None))
 
             keeper.part(name, part, compared, options.part_seconds)
 
