@@ -34,7 +34,7 @@ Names = Annotated[
     Option("-w", "--workload", help=f"Only this one; may be given several times: {', '.join(workloads.names())}."),
 ]
 Slots = Annotated[str, Option("--slots", help="Numbers of requests at once, comma-separated.")]
-Rounds = Annotated[int, Option("--rounds", min=1, help="How often everything is asked.")]
+Rounds = Annotated[int, Option("--rounds", min=1, help="How often everything is asked; intervals need two.")]
 Limit = Annotated[int | None, Option("-n", "--predict", min=2, help="Tokens of an answer at most.", show_default=False)]
 Against = Annotated[
     list[str] | None, Option("--against", metavar="URL", help="An OpenAI-compatible server to measure as well.")
@@ -58,7 +58,12 @@ def bench_run(
     out: options.OutPath = None,
     chart: Chart = None,
 ) -> None:
-    """Workloads plainly, speculated and with an oracle that knows the text, side by side in one process."""
+    """Workloads plainly, speculated and with an oracle that knows the text.
+
+    The three answer at once, step by step on one thread: whoever has said least steps next, and each has a clock that
+    runs in its own steps only. So a machine that is slow for a moment is slow for all three. Each has a context of its
+    own. Other servers (--against) are asked whole requests, in turns with the three.
+    """
     show_library_log(verbose=False)
     console = Console(stderr=True)
     todo = suite.Plan(
