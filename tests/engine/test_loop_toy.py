@@ -284,6 +284,24 @@ def test_a_choice_whose_leader_is_cancelled_reads_the_prompt_itself() -> None:
     assert [answer.reason for answer in answers] == ["cancelled", "length"]
 
 
+@pytest.mark.parametrize("unified", [True, False])
+def test_slots_at_work_lie_next_to_each_other_where_that_matters(unified: bool) -> None:
+    loop = loop_for(KINDS["checkpoint"], 4, None, unified=unified)
+    short = Request([1, 2], GREEDY, max_tokens=1, ignore_eos=True, cache_prompt=False)
+    submit(loop, short)
+    finish(loop)
+    submit(loop, replace(short, max_tokens=50))
+    loop.step()
+    assert [slot.id for slot in loop.scheduler.active] == [1], "of equals the one unused for longest"
+    for request in (short, short):
+        submit(loop, request)
+        loop.step()
+        loop.step()
+    submit(loop, replace(short, max_tokens=50))
+    loop.step()
+    assert [slot.id for slot in loop.scheduler.active] == ([0, 1] if unified else [1, 2])
+
+
 def test_the_slot_with_the_longest_shared_prefix_is_taken() -> None:
     loop = loop_for(KINDS["trim"], 2, None)
     for prompt in ([1] * 20, [2] * 20):

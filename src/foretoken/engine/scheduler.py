@@ -79,18 +79,33 @@ class Scheduler:
         return taken
 
     def _choose(self, free: Sequence[Slot], session: Session) -> tuple[Slot, Reuse, Match | None]:
-        """The slot that saves the most work, then the one unused for longest; and what its memory can start from."""
+        """The slot that saves the most work, then the one that fits best; and what its memory can start from."""
+        fitting = self._best_fitting(free)
         if not session.may_reuse:
-            return min(free, key=lambda slot: slot.last_used), Reuse(0), None
+            return fitting[0], Reuse(0), None
         # The last token of a prompt is always decoded: its logits are wanted.
         limit = len(session.prompt) - 1
         match = self.cache.match(session.request.owner, session.prompt[:limit])
-        options = [(slot, self._own(slot, session, match, limit)) for slot in free]
-        slot, own = max(options, key=lambda option: (option[1].position, -option[0].last_used))
+        options = [(slot, self._own(slot, session, match, limit)) for slot in fitting]
+        slot, own = max(options, key=lambda option: option[1].position)
         other = self.cache.best(match, limit)
         if own.position >= other.position:
             return slot, own, match
-        return min(free, key=lambda slot: slot.last_used), other, match
+        return fitting[0], other, match
+
+    def _best_fitting(self, free: Sequence[Slot]) -> list[Slot]:
+        """Slots next to those at work first, then those unused for longest.
+
+        Where every slot has cells of its own, slots 0, 1 and 2 are computed at once, but 0, 1 and 3 in two parts.
+        """
+        busy = {slot.id for slot in self.slots if not slot.free}
+
+        def unfitness(slot: Slot) -> tuple[int, int]:
+            together = {slot.id, *busy}
+            n_parts = 1 if self.memory.backend.unified else sum(seq - 1 not in together for seq in together)
+            return n_parts, slot.last_used
+
+        return sorted(free, key=unfitness)
 
     def _own(self, slot: Slot, session: Session, match: Match, limit: int) -> Reuse:
         """What a slot's own memory can go back to: where it stands, what it protects, or a state kept of its text."""

@@ -119,7 +119,7 @@ class Acceptance:
 
     def overhear(self, seq: SeqId, asked: Container[str], emitted: Sequence[Token]) -> None:
         """Judge those that were not asked this time by what they offered before."""
-        for offer in list(self._standing[seq].values()):
+        for offer in tuple(self._standing[seq].values()):
             if offer.source not in asked:
                 self.learn(seq, offer, emitted)
 

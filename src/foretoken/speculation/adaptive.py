@@ -86,11 +86,13 @@ class AdaptivePlanner:
             offers, spent = step.offers.get(seq, ()), step.drafting.get(seq, _NOTHING)
             for offer in offers:
                 self.acceptance.learn(seq, offer, verdict.tokens)
-            self.acceptance.overhear(seq, {*spent, *(offer.source for offer in offers)}, verdict.tokens)
+            asked = {*spent, *(offer.source for offer in offers)} if spent or offers else ()
+            self.acceptance.overhear(seq, asked, verdict.tokens)
             self._pause_or_wake(seq, step, spent)
-            right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
-            for source in spent.keys() - right:
-                self._prices.paid_in_vain(source, spent[source] * len(step.verdicts))
+            if spent:
+                right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
+                for source in spent.keys() - right:
+                    self._prices.paid_in_vain(source, spent[source] * len(step.verdicts))
         if not step.reading:
             self._book(step)
             self.cost.observe(tuple(step.rows.values()), step.decode_ms)
@@ -163,7 +165,7 @@ class AdaptivePlanner:
             return
         sources = {seq: verdict.draft.source for seq, verdict in step.verdicts.items() if verdict.draft}
         rows = tuple(step.rows.values())
-        for seq, source in self._aftermath.over(sources, step.decode_ms, self.cost(rows)).items():
+        for seq, source in self._aftermath.over(sources, step.decode_ms, lambda: self.cost(rows)).items():
             self._enter(seq, source, -self._aftermath.latest_ms)
         for seq in step.verdicts:
             self._requests[seq].ledger.elapsed_ms += step.ms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from foretoken.types import SeqId
 
@@ -24,11 +24,12 @@ class Aftermath:
         """What a draft must pay beside its own step, unless the step before it had one too."""
         return 0.0 if self._before else self._share * plain_ms
 
-    def over(self, drafted: Mapping[SeqId, str], ms: float, expected_ms: float) -> Mapping[SeqId, str]:
+    def over(self, drafted: Mapping[SeqId, str], ms: float, expected: Callable[[], float]) -> Mapping[SeqId, str]:
         """A step is over that verified drafts of these sources; returns whose drafts before made it longer."""
         before, self._before = self._before, drafted
         if drafted or not before:
             return {}
+        expected_ms = expected()
         share = min(ms / expected_ms, _SURPRISE) - 1.0
         self._share = max(0.0, self._share + _NEWS * (share - self._share))
         self.latest_ms = max(0.0, share) * expected_ms

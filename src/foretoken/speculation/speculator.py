@@ -29,6 +29,7 @@ class Speculator:
         guards = [Guard(drafter, n_vocab, end_tokens, clock) for drafter in drafters]
         self.guards = sorted(guards, key=lambda guard: guard.costly)
         """Those whose guesses take long come last: they are asked where the others have nothing good to offer."""
+        self._readers = [guard for guard in self.guards if guard.reads]
         self.planner: Planner = planner or FixedPlanner()
         self._clock = clock
         self._sessions: dict[SeqId, _SessionRecord] = {}
@@ -57,19 +58,23 @@ class Speculator:
     def draft(self, asks: Sequence[DraftAsk]) -> dict[SeqId, Draft]:
         """The draft to verify for each slot that asks; slots with none are left out."""
         started = self._clock()
-        self._offers = offers = self._ask(asks)
+        worth_asking = self.planner.worth_asking(asks)
+        bound = [ask for ask in asks if ask.grammar is not None]
+        if not worth_asking and not bound:
+            return {}
+        self._asked = {ask.seq for ask in worth_asking}
+        self._offers = offers = self._ask(asks, worth_asking, bound)
         chosen: dict[SeqId, Draft] = {}
         if any(offers.values()):
             chosen = self.planner.plan([Proposal(ask, offers[ask.seq]) for ask in asks])
         self._bill((self._clock() - started) * 1e3)
         return {seq: draft for seq, draft in chosen.items() if draft}
 
-    def _ask(self, asks: Sequence[DraftAsk]) -> dict[SeqId, list[Draft]]:
-        """Let those offer who should be asked this time."""
+    def _ask(
+        self, asks: Sequence[DraftAsk], worth_asking: Sequence[DraftAsk], bound: Sequence[DraftAsk]
+    ) -> dict[SeqId, list[Draft]]:
+        """Let those offer who should be asked this time; some go by grammars, and only where there is one."""
         offers: dict[SeqId, list[Draft]] = {ask.seq: [] for ask in asks}
-        worth_asking = self.planner.worth_asking(asks)
-        self._asked = {ask.seq for ask in worth_asking}
-        bound = [ask for ask in asks if ask.grammar is not None]
         for guard in self.guards:
             able = bound if guard.for_grammars else worth_asking
             concerned = [ask for ask in able if self._concerns(guard, ask, offers[ask.seq])]
@@ -101,9 +106,8 @@ class Speculator:
 
     def read(self, spans: Sequence[Span]) -> None:
         """Show a decoded batch to the drafters that want to see it."""
-        for guard in self.guards:
-            if guard.reads:
-                guard.read([span for span in spans if guard in self._sessions[span.seq].guards])
+        for guard in self._readers:
+            guard.read([span for span in spans if guard in self._sessions[span.seq].guards])
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         """Tell whoever drafted what came of it; called after every step, with an empty draft too."""
