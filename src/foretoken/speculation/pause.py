@@ -6,7 +6,7 @@ from foretoken.speculation.acceptance import STREAKS
 
 PATIENCE = 4
 """Vain asks in a row before waiting begins."""
-SHARE = 0.006
+SHARE = 0.003
 """What vain asking may take of the time of a step, in the long run."""
 LONGEST = 31
 PROMISING = tuple(n_right for n_right, _ in STREAKS[1:-1])
