@@ -82,20 +82,28 @@ class AdaptivePlanner:
         return {bet.seq: bet.draft.cut(bet.n) for bet in bets if bet.n >= max(1, bet.n_min)}
 
     def observe(self, step: Step) -> None:
+        # Most steps of a text that nobody foresees end here: nobody was asked for them.
+        uneventful = not (step.asked or step.offers or step.drafting)
         for seq, verdict in step.verdicts.items():
-            offers, spent = step.offers.get(seq, ()), step.drafting.get(seq, _NOTHING)
-            for offer in offers:
-                self.acceptance.learn(seq, offer, verdict.tokens)
-            asked = {*spent, *(offer.source for offer in offers)} if spent or offers else ()
-            self.acceptance.overhear(seq, asked, verdict.tokens)
-            self._pause_or_wake(seq, step, spent)
-            if spent:
-                right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
-                for source in spent.keys() - right:
-                    self._prices.paid_in_vain(source, spent[source] * len(step.verdicts))
+            if uneventful:
+                self.acceptance.overhear(seq, (), verdict.tokens)
+                self._requests[seq].pause.waited(self.acceptance.longest_streak(seq))
+            else:
+                self._judge(seq, verdict, step)
         if not step.reading:
             self._book(step)
             self.cost.observe(tuple(step.rows.values()), step.decode_ms)
+
+    def _judge(self, seq: SeqId, verdict: Verdict, step: Step) -> None:
+        """Learn from what was offered for one slot, and what that took."""
+        offers, spent = step.offers.get(seq, ()), step.drafting.get(seq, _NOTHING)
+        for offer in offers:
+            self.acceptance.learn(seq, offer, verdict.tokens)
+        self.acceptance.overhear(seq, {*spent, *(offer.source for offer in offers)}, verdict.tokens)
+        self._pause_or_wake(seq, step, spent)
+        right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
+        for source in spent.keys() - right:
+            self._prices.paid_in_vain(source, spent[source] * len(step.verdicts))
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         paused = {ask.seq for ask in asks if self._requests[ask.seq].pause.lasts}

@@ -45,6 +45,8 @@ class Step:
     @property
     def decode_ms(self) -> float:
         """What the step took beside drafting and planning."""
+        if not self.drafting:
+            return self.ms
         return self.ms - sum(sum(spent.values()) for spent in self.drafting.values())
 
 
