@@ -146,3 +146,37 @@ def test_what_is_out_of_view_waits(open_page: OpenPage, server: RunningServer) -
     page.wait_for_function("(old) => document.querySelectorAll('.uplot canvas')[3].toDataURL() !== old", arg=charts[3])
     page.evaluate(SCROLL)
     page.wait_for_function(f"(latest) => JSON.stringify({VERIFIED}) === JSON.stringify(latest)", arg=latest)
+
+
+TOLD = """(() => {
+  window.told = 0;
+  const post = BroadcastChannel.prototype.postMessage;
+  BroadcastChannel.prototype.postMessage = function (news) { window.told += "said" in news; post.call(this, news); };
+})()"""
+
+
+def test_who_has_the_stream_tells_others_only_while_there_are_any(
+    tabs: Tabs, server: RunningServer, watchers: set[live.Watcher]
+) -> None:
+    first = tabs.open(f"{server.url}/#live", window=True)
+    watching(first)
+    first.evaluate(TOLD)
+    second = tabs.open(f"{server.url}/#live", window=True)
+    watching(second)
+    assert len(watchers) == 1
+    wait_until(lambda: first.evaluate("window.told") > 1, "the second window to be told")
+    third = tabs.open(f"{server.url}/#live", window=True)
+    watching(third)
+    third.close()
+    said = first.evaluate("window.told")
+    wait_until(lambda: first.evaluate("window.told") > said + 1, "the second to be told still")
+    second.close()
+    silent = "new Promise((done) => { const n = window.told; setTimeout(() => done(window.told === n), 2500); })"
+    wait_until(lambda: first.evaluate(silent), "silence")
+    fourth = tabs.open(f"{server.url}/#live", window=True)
+    watching(fourth)
+    first.close()
+    fourth.evaluate(SCROLL)
+    work(server)
+    wait_until(lambda: fourth.evaluate(VERIFIED) == verified(server), "the other to take over the stream")
+    assert len(watchers) == 1

@@ -120,7 +120,10 @@ export async function chat(body, on, signal) {
   }
 }
 
-/** @typedef {{said?: string, lost?: string}} News what the server said of itself, or that it says nothing */
+/**
+ * @typedef {{said?: string, lost?: string, asks?: boolean, here?: boolean, gone?: boolean}} News what the server said of
+ * itself, or that it says nothing; and between tabs: who is there, I am, I am no more
+ */
 
 /**
  * Watch the server until told otherwise. A browser opens only a few connections to one server, so of all tabs with
@@ -132,16 +135,33 @@ export async function chat(body, on, signal) {
 export async function watch(take, lost, signal) {
   const name = `foretoken.live ${key()}`;
   const channel = new BroadcastChannel(name);
+  let others = false;
   const hear = (/** @type {News} */ news) => (news.said ? take(JSON.parse(news.said)) : lost(news.lost ?? ""));
-  const tell = (/** @type {News} */ news) => (channel.postMessage(news), hear(news));
-  channel.onmessage = (event) => hear(event.data);
+  const tell = (/** @type {News} */ news) => {
+    // Telling nobody would take longer than reading the stream.
+    if (others) channel.postMessage(news);
+    hear(news);
+  };
+  const call = () => {
+    others = false;
+    channel.postMessage({ asks: true });
+  };
+  channel.onmessage = ({ data }) => {
+    if (data.asks) channel.postMessage({ here: true });
+    else if (data.here) others = true;
+    else if (data.gone) call();
+    else hear(data);
+  };
   try {
     // Only pages from this machine or over https have locks; others watch for themselves.
-    if (navigator.locks) await navigator.locks.request(name, { signal }, () => follow(tell, signal));
-    else await follow(hear, signal);
+    if (navigator.locks) {
+      channel.postMessage({ here: true });
+      await navigator.locks.request(name, { signal }, () => (call(), follow(tell, signal)));
+    } else await follow(hear, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   } finally {
+    channel.postMessage({ gone: true });
     channel.close();
   }
 }

@@ -7,8 +7,12 @@ import { originClass } from "./origins.js";
 
 const SECONDS = 180;
 const FRESH_MS = 3000;
-/** Every other look is drawn, unless an answer began or ended: drawing is most of what a live page costs. */
-const DRAWN_FOR_MS = 1500;
+/** Drawing is what a live page costs: with two cores, which the engine may well be using both of, it is done less often. */
+const CRAMPED = navigator.hardwareConcurrency <= 2;
+/** Every other look is drawn (every fourth), unless an answer began or ended; */
+const DRAWN_FOR_MS = CRAMPED ? 3500 : 1500;
+/** charts at every fourth (eighth). */
+const CHARTED_FOR_MS = CRAMPED ? 7500 : 3500;
 const COLUMNS = ["drafter", "offered", "verified", "accepted", "rate", "missed", "own time", "saved", "lost"];
 
 export class LiveView {
@@ -21,7 +25,7 @@ export class LiveView {
     this.history = [];
     this.shown = false;
     this._heard = -Infinity;
-    this._drawnAt = -Infinity;
+    this._drawnAt = this._chartedAt = -Infinity;
     this._busy = "";
     // Nobody looks at a hidden tab.
     document.addEventListener("visibilitychange", () => {
@@ -54,17 +58,20 @@ export class LiveView {
       (this.tree = h("section", { class: "card", hidden: true }, h("h3", { text: "State tree" }), this.cache)),
       h("section", { class: "card" }, h("h3", { text: "Drafters" }), this.drafters));
     const part = (/** @type {Element} */ place, /** @type {(state: any) => void} */ show) => new InView(place, show.bind(this));
-    this._parts = [
-      part(this.tiles, this._tiles), part(this.slots, this._slots), part(this.pace.element, this._pace),
-      part(this.ledger.element, this._ledger), part(this.positions.element, this._positions),
-      part(this.widths.element, this._widths), part(this.drafters, this._drafters), part(this.cache, this._cache),
+    this._numbers = [
+      part(this.tiles, this._tiles), part(this.slots, this._slots),
+      part(this.drafters, this._drafters), part(this.cache, this._cache),
+    ];
+    this._charts = [
+      part(this.pace.element, this._pace), part(this.ledger.element, this._ledger),
+      part(this.positions.element, this._positions), part(this.widths.element, this._widths),
     ];
   }
 
   enter() {
     this.shown = true;
     if (this.watching || document.hidden) return;
-    this._drawnAt = -Infinity;
+    this._drawnAt = this._chartedAt = -Infinity;
     this.watching = new AbortController();
     this._say("waiting for the first look …");
     const { signal } = this.watching;
@@ -101,11 +108,18 @@ export class LiveView {
     this.history.push(state);
     this.history = this.history.filter((one) => one.time > state.time - SECONDS);
     const busy = state.slots.map((/** @type {any} */ slot) => slot.busy).join();
-    if (busy === this._busy && performance.now() - this._drawnAt < DRAWN_FOR_MS) return;
+    const now = performance.now();
+    const changed = busy !== this._busy;
     this._busy = busy;
-    this._drawnAt = performance.now();
-    this.tree.hidden = !Object.keys(state.cache ?? {}).length;
-    for (const part of this._parts) part.take(state);
+    if (changed || now - this._drawnAt >= DRAWN_FOR_MS) {
+      this._drawnAt = now;
+      this.tree.hidden = !Object.keys(state.cache ?? {}).length;
+      for (const part of this._numbers) part.take(state);
+    }
+    if (changed || now - this._chartedAt >= CHARTED_FOR_MS) {
+      this._chartedAt = now;
+      for (const part of this._charts) part.take(state);
+    }
   }
 
   /** @param {any} state */
