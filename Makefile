@@ -86,7 +86,7 @@ bench-gpu: $(VENV)/installed  ## true shapes with random weights on a GPU; ARGS=
 	  $$(test -x $(LIBS)/llama-server && echo --server $(LIBS)/llama-server) $(ARGS)
 	$(BIN)/python -m foretoken.bench.gpu.report $(GPU)/gpu.json
 
-bench-page: $(VENV)/installed  ## what it costs the engine to be watched; make bench-page ARGS="--pairs 20 --threads 2"
+bench-page: $(VENV)/installed  ## what it costs the engine to be watched; make bench-page ARGS="--seconds 120 --threads 2"
 	$(BIN)/python -m tests.browser.cost $(ARGS)
 
 screenshots: $(VENV)/installed chromium  ## the pictures of docs/dashboard.md, of the real page
