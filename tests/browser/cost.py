@@ -8,7 +8,8 @@ machine whose speed changes by a fifth from one second to the next is thereby co
 Nobody else watches at first (whatever is seen then is the looking itself, and chance), then ten clients of the stream
 of numbers do, and then a browser: with the live view in ten tabs of one window, of which one is in front, and in ten
 windows that are all shown. Printed is the share of all tokens that is lost around the looks, with a 95% interval, what
-the browser computed in all, and when in a second it goes slower. Run it on a quiet machine.
+the browser computed in all, and when in a second it goes slower. What a browser computes at other times than the looks
+is in its share of the cores, not in the tokens lost. Run it on a quiet machine.
 """
 
 from __future__ import annotations
