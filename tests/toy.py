@@ -142,6 +142,9 @@ class ToyBackend:
     def sampler(self, params: SamplingParams, history: Sequence[Token]) -> ToySampler:
         return ToySampler(self, params)
 
+    def expect(self, seq: SeqId, best_only: bool) -> None:
+        pass
+
     def length(self, seq: SeqId) -> int:
         state = self._states.get(seq)
         return state.length if state else 0

@@ -61,6 +61,11 @@ class SamplingParams:
         return self.repeat_last_n != 0 and any(penalties)
 
     @property
+    def takes_best(self) -> bool:
+        """Whether the best token is chosen, whatever came before."""
+        return self.greedy and not (self.dry_multiplier or self.penalises or self.infill or self.biases)
+
+    @property
     def biases(self) -> dict[Token, float]:
         """What is added to single logits; banned tokens get minus infinity."""
         return {**self.logit_bias, **dict.fromkeys(self.banned, -math.inf)}

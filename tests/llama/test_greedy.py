@@ -27,7 +27,7 @@ def test_same_choice_as_the_chain(tiny_model: TinyModel) -> None:
                 SamplingParams(temperature=0, logit_bias={best: -3.5, 7: 2.25}, banned=(rng.randrange(2048),)),
             ):
                 before = context.logits(row).copy()
-                chain = LlamaSampler(context.pointer, model.vocabulary, 512, params, [])
+                chain = LlamaSampler(context.pointer, context._rows, model.vocabulary, 512, params, [])
                 assert GreedySampler.serves(params)
                 assert context.sampler(params, []).sample(row) == chain.sample(row)
                 assert (context.logits(row) == before).all()

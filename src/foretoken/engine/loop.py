@@ -148,6 +148,7 @@ class Loop:
         if params.seed is not None:
             params = replace(params, seed=params.seed + session.choice)
         session.sampler = within(session.grammar, self.backend.sampler(params, session.prompt))
+        self.backend.expect(slot.id, params.takes_best and not session.reads_logits)
         self._begin_speculation(slot, session)
 
     def _begin_speculation(self, slot: Slot, session: Session) -> None:

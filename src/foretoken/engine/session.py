@@ -65,6 +65,12 @@ class Session:
         return self.prefilling and self.request.prompt_logprobs is not None
 
     @property
+    def reads_logits(self) -> bool:
+        """Whether a token's probability matters beside its being the best."""
+        request = self.request
+        return self.grammar is not None or request.logprobs is not None or request.prompt_logprobs is not None
+
+    @property
     def fetching(self) -> bool:
         return self.fetch is not None and bool(self.fetch.pending)
 

@@ -16,6 +16,7 @@ from foretoken.config import ContextConfig
 from foretoken.errors import ConfigError, ContextError, DecodeError
 from foretoken.llama import library, state
 from foretoken.llama.batch import Batch
+from foretoken.llama.device_choice import DeviceChoice
 from foretoken.llama.greedy import GreedySampler
 from foretoken.llama.model import Model
 from foretoken.llama.rows import Rows
@@ -81,6 +82,7 @@ class Context:
         self.returns_early = model.on_device
         self._batch = Batch(self.n_batch, config.n_sequences + config.n_shadows)
         self._rows = Rows(pointer, self.n_outputs, self.n_vocab, helpers=model.on_device)
+        self._choice = DeviceChoice(pointer)
         self._floors: dict[SeqId, int] = {}
         self._no_state = self._export(0, "state")[_HEADER:] if self.recurrent and self.attention else None
 
@@ -108,7 +110,8 @@ class Context:
         code = llama_cpp.llama_decode(self.pointer, self._batch.fill(spans))
         if code != 0:
             raise DecodeError(f"libllama could not decode the batch: {_REASONS.get(code, f'code {code}')}")
-        self._rows.decoded(chain.from_iterable(span.outputs for span in spans))
+        chosen = chain.from_iterable(span.outputs for span in spans if span.seq in self._choice)
+        self._rows.decoded(chain.from_iterable(span.outputs for span in spans), chosen)
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """A view of one row's logits, valid until the next decode."""
@@ -117,7 +120,12 @@ class Context:
     def sampler(self, params: SamplingParams, history: Sequence[Token]) -> Sampler:
         if GreedySampler.serves(params):
             return GreedySampler(self._rows, params)
-        return LlamaSampler(self.pointer, self.model.vocabulary, self.n_ctx, params, history)
+        return LlamaSampler(self.pointer, self._rows, self.model.vocabulary, self.n_ctx, params, history)
+
+    def expect(self, seq: SeqId, best_only: bool) -> None:
+        # On a CPU the logits are where they are looked through, and the graph would copy them for it.
+        if self.returns_early:
+            self._choice.expect(seq, best_only)
 
     def length(self, seq: SeqId) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, seq)) + 1
@@ -204,6 +212,7 @@ class Context:
             pointer, self._pointer = self._pointer, None
             self._rows.close()
             llama_cpp.llama_free(pointer)
+            self._choice.close()
 
     def __enter__(self) -> Context:
         return self
@@ -222,6 +231,8 @@ def _params(config: ContextConfig, ctx_type: int) -> llama_cpp.llama_context_par
     params.n_batch = config.n_batch
     params.n_ubatch = min(config.n_ubatch, config.n_batch)
     params.n_outputs_max = _n_outputs(config)
+    # As many: or a device could choose for one row of a sequence only.
+    params.n_outputs_max_per_seq = 0
     params.n_threads = params.n_threads_batch = config.n_threads
     params.flash_attn_type = _FLASH[config.flash_attention]
     params.type_k, params.type_v = kv_type(config.kv_type_k), kv_type(config.kv_type_v)
