@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Literal
-from uuid import uuid4
 
 Token = int
 SeqId = int
@@ -134,7 +134,7 @@ class Request:
     """Whether the client wants to be told how every step went."""
     owner: str = ""
     """Whose request this is: nothing learnt or kept for one owner serves another."""
-    id: str = field(default_factory=lambda: uuid4().hex[:12])
+    id: str = field(default_factory=lambda: token_hex(6))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi.routing import APIRoute
+from fastapi import FastAPI
 
+from foretoken.server.gate import Gate
 from foretoken.server.lane import Lane
 from foretoken.server.settings import ServerSettings
 from tests.server.running import TIMEOUT, RunningServer, running
@@ -30,9 +31,11 @@ def ask(server: RunningServer, method: str, path: str, body: object = None, key:
 
 
 def test_generating_endpoints_take_it(server: RunningServer) -> None:
-    app = server.server._http.config.app  # type: ignore[union-attr]
-    lane = next(one for one in app.user_middleware if one.cls is Lane)
-    paths = {route.path for route in lane.kwargs["routes"] if isinstance(route, APIRoute)}
+    layer = server.server._http.config.app  # type: ignore[union-attr]
+    while not isinstance(layer, Lane):
+        assert not isinstance(layer, FastAPI)
+        layer = layer._app if isinstance(layer, Gate) else layer.app
+    paths = {path for _, path in layer._routes}
     assert {"/v1/completions", "/v1/chat/completions", "/completion", "/infill"} <= paths
 
 

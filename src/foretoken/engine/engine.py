@@ -166,6 +166,10 @@ class Engine:
         self._send(command)
         return future.result()
 
+    def tell(self, function: Callable[[Loop], None]) -> None:
+        """Have the engine's thread run a function before its next step, and do not wait for that."""
+        self._send(lambda: function(self._loop))
+
     def wake(self) -> None:
         """Have a thread that waits look again whether there is something to do."""
         with contextlib.suppress(EngineStopped):

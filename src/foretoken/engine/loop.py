@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from foretoken.aside import Aside
 from foretoken.backend import Backend
@@ -140,13 +140,16 @@ class Loop:
         assert session is not None
         session.admitted = time.perf_counter()
         params = session.request.sampling
+        changes: dict[str, Any] = {}
         if session.request.ignore_eos:
-            params = replace(params, banned=(*params.banned, *sorted(self.pieces.end_tokens)))
-        if session.request.ignore_eos or session.grammar is not None:
+            changes["banned"] = (*params.banned, *sorted(self.pieces.end_tokens))
+        if params.infill and (session.request.ignore_eos or session.grammar is not None):
             # It may end an answer wherever it likes.
-            params = replace(params, infill=False)
-        if params.seed is not None:
-            params = replace(params, seed=params.seed + session.choice)
+            changes["infill"] = False
+        if params.seed is not None and session.choice:
+            changes["seed"] = params.seed + session.choice
+        if changes:
+            params = replace(params, **changes)
         session.sampler = within(session.grammar, self.backend.sampler(params, session.prompt))
         self.backend.expect(slot.id, params.takes_best and not session.reads_logits)
         self._begin_speculation(slot, session)
@@ -195,8 +198,7 @@ class Loop:
             return
         if session.answering is None:
             session.answering = time.perf_counter()
-        infos, reason = self._commit(part)
-        n_accepted = _n_guessed(infos)
+        infos, n_accepted, reason = self._commit(part)
         session.n_drafted += len(draft)
         session.n_accepted += n_accepted
         self.totals.emitted += len(infos)
@@ -220,8 +222,8 @@ class Loop:
         self.totals.rewinds += 1
         self.totals.rewind_ms += took
 
-    def _commit(self, part: Work) -> tuple[list[TokenInfo], FinishReason | None]:
-        """Emit tokens as long as the model agrees with the draft and the answer goes on."""
+    def _commit(self, part: Work) -> tuple[list[TokenInfo], int, FinishReason | None]:
+        """Emit tokens as long as the model agrees with the draft and the answer goes on; says how many were guessed."""
         session, sequence, draft = part.session, part.slot.sequence, part.draft
         infos: list[TokenInfo] = []
         text = ""
@@ -241,8 +243,9 @@ class Loop:
                 reason = "time"
             if reason is not None:
                 break
-        self.aside.do(partial(session.deliver, infos, text, self._account(part, _n_guessed(infos))))
-        return infos, "invalid" if session.fault else reason
+        n_accepted = _n_guessed(infos) if draft else 0
+        self.aside.do(partial(session.deliver, infos, text, self._account(part, n_accepted)))
+        return infos, n_accepted, "invalid" if session.fault else reason
 
     def _account(self, part: Work, n_accepted: int) -> Step:
         """What this step was for one answer."""

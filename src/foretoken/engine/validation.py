@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+from operator import attrgetter
 
 from foretoken.errors import InvalidRequest, PromptTooLong
 from foretoken.llama.vocabulary import Vocabulary
@@ -11,6 +12,9 @@ from foretoken.types import Request, SamplingParams, Token
 
 MAX_LOGPROBS = 100
 MAX_CHOICES = 128
+
+_NAMES = tuple(field.name for field in fields(SamplingParams))
+_VALUES = attrgetter(*_NAMES)
 
 
 def prompt_tokens(request: Request, vocabulary: Vocabulary, n_ctx: int) -> list[Token]:
@@ -20,7 +24,9 @@ def prompt_tokens(request: Request, vocabulary: Vocabulary, n_ctx: int) -> list[
     if isinstance(request.prompt, str | bytes):
         tokens = vocabulary.tokenize(request.prompt)
     else:
-        tokens = [_token(token) for token in request.prompt]
+        tokens = list(request.prompt)
+        if set(map(type, tokens)) != {int}:
+            tokens = [_token(token) for token in tokens]
         vocabulary.check(tokens)
     if not tokens:
         raise InvalidRequest("the prompt is empty; give at least one token")
@@ -54,10 +60,9 @@ def _check_limits(request: Request) -> None:
 
 
 def _check_sampling(params: SamplingParams, vocabulary: Vocabulary) -> None:
-    for field in fields(params):
-        value = getattr(params, field.name)
+    for name, value in zip(_NAMES, _VALUES(params), strict=True):
         if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidRequest(f"{field.name} must be a finite number")
+            raise InvalidRequest(f"{name} must be a finite number")
     if not params.repeat_penalty > 0:
         raise InvalidRequest("repeat_penalty must be greater than 0; 1 is off")
     if params.mirostat not in (0, 1, 2):

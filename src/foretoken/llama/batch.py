@@ -22,6 +22,7 @@ class Batch:
         # Each row points at its sequence's number in this little table.
         self._seq_ids = np.arange(n_sequences, dtype=np.int32)
         self._seq_id = np.zeros(n_rows, np.uintp)
+        self._places = [self._seq_ids.ctypes.data + seq * self._seq_ids.itemsize for seq in range(n_sequences)]
         self._struct = llama_cpp.llama_batch(
             0,
             _pointer(self._token, ctypes.c_int32),
@@ -38,16 +39,23 @@ class Batch:
 
     def fill(self, spans: Sequence[Span]) -> llama_cpp.llama_batch:
         """The struct for these spans, whose rows must follow each other; valid until the next fill."""
-        row = 0
+        # Gathered in lists first: an assignment to an array costs as much for one row as for a hundred.
+        tokens: list[int] = []
+        positions: list[int] = []
+        places: list[int] = []
+        wanted: list[int] = []
         for span in spans:
-            end = row + len(span.tokens)
-            self._token[row:end] = span.tokens
-            self._pos[row:end] = range(span.start, span.start + len(span.tokens))
-            self._seq_id[row:end] = self._seq_ids.ctypes.data + span.seq * self._seq_ids.itemsize
-            self._logits[row : end - span.n_outputs] = 0
-            self._logits[end - span.n_outputs : end] = 1
-            row = end
-        self._struct.n_tokens = row
+            n = len(span.tokens)
+            tokens += span.tokens
+            positions += range(span.start, span.start + n)
+            places += [self._places[span.seq]] * n
+            wanted += [0] * (n - span.n_outputs) + [1] * span.n_outputs
+        n_rows = len(tokens)
+        self._token[:n_rows] = tokens
+        self._pos[:n_rows] = positions
+        self._seq_id[:n_rows] = places
+        self._logits[:n_rows] = wanted
+        self._struct.n_tokens = n_rows
         return self._struct
 
 

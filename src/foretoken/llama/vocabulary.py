@@ -29,6 +29,7 @@ class Vocabulary:
         self._model = model
         self.n_tokens: int = llama_cpp.llama_vocab_n_tokens(self.pointer)
         self._pieces: dict[Token, bytes] = {}
+        self._text_pieces: dict[Token, bytes] = {}
 
     @property
     def pointer(self) -> object:
@@ -62,7 +63,10 @@ class Vocabulary:
 
     def text_piece(self, token: Token) -> bytes:
         """The bytes of a token as a reader should see them: control tokens are invisible."""
-        return b"" if self.is_control(token) else self.piece(token)
+        found = self._text_pieces.get(token)
+        if found is None:
+            found = self._text_pieces[token] = b"" if self.is_control(token) else self.piece(token)
+        return found
 
     def detokenize(self, tokens: Iterable[Token]) -> str:
         return b"".join(self.piece(token) for token in tokens).decode("utf-8", "replace")
@@ -127,9 +131,9 @@ class Vocabulary:
 
     def check(self, tokens: Sequence[Token]) -> None:
         """Refuse tokens this vocabulary does not have."""
-        for token in tokens:
-            if not 0 <= token < self.n_tokens:
-                raise InvalidRequest(f"token {token} is not in the vocabulary (0 to {self.n_tokens - 1})")
+        if tokens and not (min(tokens) >= 0 and max(tokens) < self.n_tokens):
+            wrong = next(token for token in tokens if not 0 <= token < self.n_tokens)
+            raise InvalidRequest(f"token {wrong} is not in the vocabulary (0 to {self.n_tokens - 1})")
 
 
 def _known(token: int) -> Token | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from fastapi import APIRouter, FastAPI
@@ -12,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from foretoken.errors import ForetokenError
 from foretoken.server import live, native, openai, page, requests, slots, status
@@ -39,10 +41,28 @@ PARTS: tuple[Part, ...] = (openai, responses, anthropic, embedding, native, slot
 """Everything that is served: a new family of endpoints is a module and its name here."""
 
 
-def create_app(service: Service) -> FastAPI:
-    """Every route and every way to fail; the caller starts and closes the service."""
-    app = FastAPI(title="foretoken", version="1", docs_url=None, redoc_url=None)
+def create_app(service: Service) -> ASGIApp:
+    """Everything between a connection and the worker; the caller starts and closes the service.
+
+    The gate and the lane are in front of FastAPI, not among its layers: what is asked most never enters it.
+    """
     routers = [part.router(service) for part in PARTS]
+    direct = [route for router in routers for route in router.routes if isinstance(route, BodyRoute)]
+    app: ASGIApp = Lane(_routed(routers), direct, _answer_failure)
+    if service.settings.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=list(service.settings.cors_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["x-request-id"],
+        )
+    return Gate(app, service)
+
+
+def _routed(routers: Sequence[APIRouter]) -> FastAPI:
+    """Every route and every way to fail."""
+    app = FastAPI(title="foretoken", version="1", docs_url=None, redoc_url=None)
     for router in routers:
         app.include_router(router)
     for kind in (ApiError, ForetokenError, ValidationError, Exception):
@@ -51,17 +71,6 @@ def create_app(service: Service) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _malformed)
     for gone in (ClientGone, ClientDisconnect):
         app.add_exception_handler(gone, _left)
-    direct = [route for router in routers for route in router.routes if isinstance(route, BodyRoute)]
-    app.add_middleware(Lane, routes=direct, failing=_answer_failure)
-    if service.settings.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(service.settings.cors_origins),
-            allow_methods=["*"],
-            allow_headers=["*"],
-            expose_headers=["x-request-id"],
-        )
-    app.add_middleware(Gate, service=service)
     _describe_bodies(app)
     return app
 

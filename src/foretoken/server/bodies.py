@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
+from starlette.types import Receive
 
 from foretoken.server.errors import ApiError
 from foretoken.server.gate import too_large
@@ -33,17 +35,26 @@ class BodyRoute(APIRoute):
 
 async def read_body(http: HttpRequest, service: Service, kind: type[B]) -> B:
     """The body as a model; too long, too slow or malformed bodies are refused with the reason."""
-    limit = service.settings.max_body
-    data = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            async for piece in http.stream():
-                data += piece
-                if len(data) > limit:
-                    raise too_large(limit)
+            data = await _read(http.receive, service.settings.max_body)
     except TimeoutError:
         raise ApiError(408, "the body did not arrive in time") from None
-    return kind.model_validate_json(bytes(data) or b"null")
+    return kind.model_validate_json(data or b"null")
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    data = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        data += message.get("body", b"")
+        if len(data) > limit:
+            raise too_large(limit)
+        more = message.get("more_body", False)
+    return bytes(data)
 
 
 def described(kind: type[BaseModel]) -> dict[str, Any]:

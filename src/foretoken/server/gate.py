@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+from collections.abc import Mapping
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foretoken.server.auth import is_public
@@ -23,6 +23,9 @@ _QUIET = ("/health", "/v1/health", "/metrics", "/live", "/page/", "/requests")
 """Asked every few seconds by machines: not worth a line each."""
 _CLIENT_GONE = 499
 
+Named = Mapping[str, str]
+"""Headers by their names."""
+
 
 class Gate:
     """ASGI middleware around the whole app."""
@@ -34,7 +37,8 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        headers = Headers(scope=scope)
+        # The first of several counts.
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
         record = Record(_id(headers), scope["method"], scope["path"])
         scope.setdefault("state", {})["record"] = record
         token = request_id.set(record.id)
@@ -42,9 +46,9 @@ class Gate:
         async def note(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
-                headers_out = MutableHeaders(scope=message)
+                name = record.id.encode()
                 # Anthropic's clients look for the shorter name.
-                headers_out["x-request-id"] = headers_out["request-id"] = record.id
+                message["headers"] = [*message["headers"], (b"x-request-id", name), (b"request-id", name)]
             await send(message)
 
         try:
@@ -59,7 +63,7 @@ class Gate:
             request_id.reset(token)
         return None
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send, headers: Headers, record: Record) -> None:
+    async def _enter(self, scope: Scope, receive: Receive, send: Send, headers: Named, record: Record) -> None:
         owner = self._service.keys.owner(headers)
         refusal: ApiError | None = None
         if owner is None and not is_public(record.path, headers) and record.method != "OPTIONS":
@@ -85,11 +89,11 @@ def too_large(limit: int) -> ApiError:
     return ApiError(413, f"the body is larger than {limit} bytes; --max-body raises the limit")
 
 
-def _id(headers: Headers) -> str:
+def _id(headers: Named) -> str:
     given = headers.get("x-request-id", "")
     return given if _SANE_ID.fullmatch(given) else secrets.token_hex(6)
 
 
-def _length(headers: Headers) -> int:
+def _length(headers: Named) -> int:
     text = headers.get("content-length", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import math
 import signal
@@ -103,6 +104,8 @@ class Server:
     async def _work(self, listener: socket.socket) -> None:
         """Load the model, then wait for the worker to be given up."""
         await self.service.start()
+        # What was loaded stays, and need not be looked through for garbage while answers stream.
+        gc.freeze()
         host, port = listener.getsockname()[:2]
         log.info("listening on http://%s:%d", f"[{host}]" if ":" in host else host, port)
         raise EngineStopped(f"the engine could not be kept alive: {await self.service.worker.failed()}")

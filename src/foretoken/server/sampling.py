@@ -11,11 +11,13 @@ from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.fields import GenerationFields, SpeculativeFields
 from foretoken.types import SamplingParams, SpeculationParams, Token
 
-_PLAIN = [
-    field.name
-    for field in fields(SamplingParams)
-    if field.name not in ("seed", "logit_bias", "banned", "dry_sequence_breakers", "infill")
-]
+_PLAIN = {field.name for field in fields(SamplingParams)} - {
+    "seed",
+    "logit_bias",
+    "banned",
+    "dry_sequence_breakers",
+    "infill",
+}
 _RANDOM_SEED = 2**32 - 1
 
 ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature", "infill")
@@ -40,7 +42,8 @@ def sampling_params(
     body: GenerationFields, defaults: SamplingParams, vocabulary: Vocabulary, n_ctx: int
 ) -> SamplingParams:
     """The defaults of the server with what the body says on top."""
-    given = {name: value for name in _PLAIN if (value := getattr(body, name)) is not None}
+    said = body.model_fields_set & _PLAIN
+    given = {name: value for name in said if (value := getattr(body, name)) is not None}
     for name in ("repeat_last_n", "dry_penalty_last_n"):
         if name in given:
             given[name] = min(given[name], n_ctx)
@@ -50,7 +53,7 @@ def sampling_params(
         given["seed"] = None if body.seed in (-1, _RANDOM_SEED) else body.seed
     if body.logit_bias:
         given["logit_bias"], given["banned"] = _biases(body.logit_bias, vocabulary)
-    params = replace(defaults, **given)
+    params = replace(defaults, **given) if given else defaults
     return params if body.samplers is None else replace(params, **_selected(body.samplers, params))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -124,18 +124,18 @@ class TokenRequest(Request):
 
     prompt: tuple[Token, ...]
 
-    @classmethod
-    def of(cls, request: Request) -> TokenRequest:
-        if isinstance(request.prompt, str | bytes):
-            raise TypeError("tokenise the prompt before it goes to the worker")
-        values = {field.name: getattr(request, field.name) for field in fields(request)}
-        return cls(**{**values, "prompt": tuple(request.prompt)})
-
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
     """Answer this request."""
 
     request: TokenRequest
+
+    @classmethod
+    def of(cls, request: Request) -> Submit:
+        """The order for a request as it is: what it is made of is what the worker reads back."""
+        if isinstance(request.prompt, str | bytes):
+            raise TypeError("tokenise the prompt before it goes to the worker")
+        return cls(cast(TokenRequest, request))
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):

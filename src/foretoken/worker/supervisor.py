@@ -18,7 +18,7 @@ from foretoken.types import Chunk, Event, Finish, Request, Token, Usage
 from foretoken.worker import messages
 from foretoken.worker.backoff import Backoff
 from foretoken.worker.embedding_asks import EmbeddingAsks
-from foretoken.worker.messages import PULSE, Ended, LiveState, Properties, Report, Said, SlotState, TokenRequest
+from foretoken.worker.messages import PULSE, Ended, LiveState, Properties, Report, Said, SlotState
 from foretoken.worker.process import Process, StartFailed
 from foretoken.worker.tickets import Line, Ticket
 
@@ -304,7 +304,7 @@ class Supervisor:
             if request.time_limit is not None:
                 left = max(0.001, request.time_limit - ticket.waited_ms / 1e3)
                 request = replace(request, time_limit=left)
-            self._process.send(messages.Submit(TokenRequest.of(request)))
+            self._process.send(messages.Submit.of(request))
 
     def _take(self, report: Report) -> None:
         if isinstance(report, messages.Slots | messages.Live):
