@@ -11,6 +11,7 @@ import pytest
 from foretoken.backend import Span
 from foretoken.config import ContextConfig
 from foretoken.errors import IntegrityError
+from foretoken.llama import device_choice
 from foretoken.llama.context import Context
 from foretoken.llama.model import Model
 from foretoken.types import SamplingParams
@@ -63,27 +64,34 @@ def test_same_best_as_on_the_host(tiny_model: TinyModel, kind: str, unified: boo
                         assert (device.logits(row) == host.logits(row)).all()
 
 
-def test_a_sequence_changes_when_its_requests_have_wanted_the_same_for_a_while(tiny_model: TinyModel) -> None:
+def test_a_sequence_changes_when_it_has_lost_as_much_as_that_takes(
+    tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_choice, "_PATIENCE", 40)
     with _opened(tiny_model("qwen35"), True) as context:
-        choice = context._choice
 
-        def wanted(greedy: int) -> list[bool]:
-            seen = []
-            for best_only in [*[True] * greedy, False]:
-                context.expect(1, best_only)
-                seen.append(1 in choice)
-            return seen
+        def answered(best_only: bool, n_rows: int, seq: int = 1) -> bool:
+            """Whether the device chose for a request of so many rows."""
+            context.expect(seq, best_only)
+            start = context.length(seq)
+            context.decode([Span(seq, start, [5] * n_rows, n_rows, 0)])
+            return seq in context._choice
 
-        assert wanted(6) == [False] * 4 + [True] * 2 + [False]
-        assert wanted(6) == [False] * 7
-        assert wanted(10) == [False] * 8 + [True] * 2 + [False]
-        assert 0 not in choice
+        assert not any(answered(True, 1) for _ in range(50)), "plain steps lose nothing"
+        assert [answered(True, 16) for _ in range(5)] == [False, False, False, True, True]
+        assert not answered(False, 16)
+        assert [answered(True, 16) for _ in range(6)] == [False] * 5 + [True], "twice the patience"
+        assert not answered(False, 16), "and so on"
+        assert not any(answered(best_only, 16) for best_only in [True, True, False] * 3), "mixed requests never change"
+        assert 0 not in context._choice
 
 
 def test_a_cpu_keeps_its_logits(tiny_model: TinyModel) -> None:
     with Context(tiny_model("qwen35"), ContextConfig(n_ctx=512, n_threads=1)) as context:
-        for _ in range(20):
+        for _ in range(300):
             context.expect(0, True)
+            context.decode([Span(0, 0, [5] * 32, 32, 0)])
+            context.remove(0, 0)
         assert 0 not in context._choice
         context.decode([Span(0, 0, [5, 6], 1, 0)])
         assert context.sampler(_GREEDY, []).sample(1) == int(context.logits(1).argmax())

@@ -110,6 +110,8 @@ class Context:
         code = llama_cpp.llama_decode(self.pointer, self._batch.fill(spans))
         if code != 0:
             raise DecodeError(f"libllama could not decode the batch: {_REASONS.get(code, f'code {code}')}")
+        for span in spans:
+            self._choice.brought(span.seq, span.n_outputs)
         chosen = chain.from_iterable(span.outputs for span in spans if span.seq in self._choice)
         self._rows.decoded(chain.from_iterable(span.outputs for span in spans), chosen)
 

@@ -16,8 +16,11 @@ import llama_cpp
 from foretoken.errors import ContextError
 from foretoken.types import SeqId
 
-_PATIENCE = 4
-"""Requests in a row that want no more than best tokens, before the graph is planned anew for them."""
+_PATIENCE = 8192
+"""Rows of drafts that a sequence brings to the host for their best tokens alone before the device is to choose: by then
+that has taken as long as a change does."""
+_FEW = 8
+"""Rows of a batch that are looked through on the host as fast."""
 _FLOAT = _INT = 4
 _graph = llama_cpp.llama_cpp._lib
 _argmax, _view = _graph.ggml_argmax, _graph.ggml_view_1d
@@ -45,14 +48,15 @@ class _Tensor(ctypes.Structure):
 class DeviceChoice:
     """Says for which sequences of a context the device chooses.
 
-    A change plans the whole graph anew, which takes as long as five to fifteen tokens. So a sequence changes when its
-    requests have wanted the same for a while, and the longer, the more often that proved wrong.
+    A change plans the whole graph anew and, once, moves the rows' place on the host: a fifth of a second. So a sequence
+    changes when it has lost as much by not having changed before, and then twice as much each time that proved wrong.
     """
 
     def __init__(self, context: object) -> None:
         self._context = context
         self._chains: dict[SeqId, object] = {}
-        self._in_a_row: Counter[SeqId] = Counter()
+        self._best_only: set[SeqId] = set()
+        self._n_brought: Counter[SeqId] = Counter()
         self._patience: dict[SeqId, int] = defaultdict(lambda: _PATIENCE)
         self._best: dict[int, int] = {}
         """The best tokens of all rows in the graph that is being built, by the tensor of their logits."""
@@ -64,14 +68,20 @@ class DeviceChoice:
     def expect(self, seq: SeqId, best_only: bool) -> None:
         """A request begins of whose rows the best tokens will be asked for, or more."""
         if best_only:
-            self._in_a_row[seq] += 1
-            if seq not in self and self._in_a_row[seq] > self._patience[seq]:
+            self._best_only.add(seq)
+            if seq not in self and self._n_brought[seq] >= self._patience[seq]:
                 self.attach(seq)
         else:
-            self._in_a_row[seq] = 0
+            self._best_only.discard(seq)
+            self._n_brought[seq] = 0
             if seq in self:
                 self._patience[seq] *= 2
                 self.detach(seq)
+
+    def brought(self, seq: SeqId, n_rows: int) -> None:
+        """So many rows of a sequence are on their way to the host."""
+        if n_rows >= _FEW and seq in self._best_only:
+            self._n_brought[seq] += n_rows
 
     def attach(self, seq: SeqId) -> None:
         chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())

@@ -40,6 +40,11 @@ class _Bucket:
     def probability(self, expected: float) -> float:
         return (self.right + _PRIOR * expected) / (self.judged + _PRIOR)
 
+    @property
+    def risk(self) -> float:
+        """The chance of being wrong, if two more had been."""
+        return (self.judged - self.right + 2) / (self.judged + 4)
+
 
 @dataclass(slots=True)
 class _Trust:
@@ -133,7 +138,12 @@ class Acceptance:
 
     def risk(self, seq: SeqId, draft: Draft) -> float:
         """The least chance of being wrong that is believed; who is certain (of forced tokens, say) has its reasons."""
-        return 0.0 if draft.confidence[0] == 1.0 else _RISKS[_run(self._trusted(seq, draft.source).streak)]
+        stated = draft.confidence[0]
+        if stated == 1.0:
+            return 0.0
+        run = _run(self._trusted(seq, draft.source).streak)
+        bucket = self._buckets.get((draft.source, run, self._doubt(stated)))
+        return _RISKS[run] if bucket is None else min(_RISKS[run], bucket.risk)
 
     def forget(self, seq: SeqId) -> None:
         """A session is over."""

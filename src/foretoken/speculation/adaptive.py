@@ -90,9 +90,14 @@ class AdaptivePlanner:
                 self._requests[seq].pause.waited(self.acceptance.longest_streak(seq))
             else:
                 self._judge(seq, verdict, step)
-        if not step.reading:
-            self._book(step)
-            self.cost.observe(tuple(step.rows.values()), step.decode_ms)
+        if step.reading:
+            self._aftermath.read()
+            return
+        rows = tuple(step.rows.values())
+        settling = self._aftermath.lasts and max(rows, default=0) == 1
+        self._book(step)
+        if not settling:
+            self.cost.observe(rows, step.decode_ms)
 
     def _judge(self, seq: SeqId, verdict: Verdict, step: Step) -> None:
         """Learn from what was offered for one slot, and what that took."""

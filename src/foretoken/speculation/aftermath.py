@@ -19,14 +19,21 @@ class Aftermath:
         self._share = 0.0
         """How much longer than a plain step the one behind a draft takes, relative."""
         self._before: Mapping[SeqId, str] = {}
+        self.lasts = True
+        """Whether the step before was no plain one, so that a plain one now would take longer than it usually does."""
 
     def expected_ms(self, plain_ms: float) -> float:
-        """What a draft must pay beside its own step, unless the step before it had one too."""
-        return 0.0 if self._before else self._share * plain_ms
+        """What a draft must pay beside its own step, unless that is due anyway."""
+        return 0.0 if self.lasts else self._share * plain_ms
+
+    def read(self) -> None:
+        """A step is over in which prompts were read."""
+        self._before, self.lasts = {}, True
 
     def over(self, drafted: Mapping[SeqId, str], ms: float, expected: Callable[[], float]) -> Mapping[SeqId, str]:
         """A step is over that verified drafts of these sources; returns whose drafts before made it longer."""
         before, self._before = self._before, drafted
+        self.lasts = bool(drafted)
         if drafted or not before:
             return {}
         expected_ms = expected()

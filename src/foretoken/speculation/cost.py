@@ -13,6 +13,25 @@ _DRIFT_NEWS = 0.1
 """The machine's speed and the context's length move all widths together, and faster."""
 _SURPRISE = 3.0
 """A step that took many times longer than expected was held up: it counts as so many times, not as more."""
+_SLOW = 1.5
+"""A step that took this many times longer says nothing yet; the next one of its kind, if it does too, is believed."""
+
+
+class _Doubt:
+    """Tells steps that were held up once from those that have become slow.
+
+    A width that is believed to be dear is not taken again, so nothing would ever correct what one hiccup said of it.
+    """
+
+    def __init__(self) -> None:
+        self._doubted: set[object] = set()
+
+    def dismisses(self, kind: object, ms: float, expected_ms: float) -> bool:
+        """Whether nothing should be learnt from a step of this kind."""
+        slow = ms > _SLOW * expected_ms
+        dismissed = slow and kind not in self._doubted
+        (self._doubted.add if slow else self._doubted.discard)(kind)
+        return dismissed
 
 
 class StepCost:
@@ -25,6 +44,7 @@ class StepCost:
         self._widths = list(self._table)
         self._drift = 1.0
         self._seen: dict[int, int] = {}
+        self._doubt = _Doubt()
         self._memo: dict[int, float] = {}
 
     def __call__(self, n_rows: int) -> float:
@@ -42,6 +62,8 @@ class StepCost:
 
     def observe(self, n_rows: int, ms: float) -> None:
         """Learn from a step that took `ms`."""
+        if self._doubt.dismisses(n_rows, ms, self(n_rows)):
+            return
         ratio = self.plausible(n_rows, ms) / self._base(n_rows)
         if n_rows == 1 or self._seen.get(n_rows, 0) >= _FAMILIAR:
             self._drift += _DRIFT_NEWS * (ratio - self._drift)
@@ -85,6 +107,7 @@ class BatchCost:
         A GPU repeats a plain step of several slots as fast as one of a single slot; a step with drafts it does not.
         """
         self._seen: dict[tuple[int, bool], int] = {}
+        self._doubt = _Doubt()
 
     def __call__(self, rows: Sequence[int]) -> float:
         """Expected milliseconds, now."""
@@ -96,6 +119,8 @@ class BatchCost:
             self.curve.observe(rows[0], ms)
         elif rows:
             kind = _kind(rows)
+            if self._doubt.dismisses(kind, ms, self(rows)):
+                return
             known = self._company.get(kind, 1.0)
             ratio = self.plausible(rows, ms) / self._by_curve(rows)
             seen = self._seen[kind] = self._seen.get(kind, 0) + 1

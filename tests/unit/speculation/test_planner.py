@@ -281,6 +281,49 @@ def test_cost_is_defined_for_every_width(n: int) -> None:
     assert StepCost(CPU)(n) > 0
 
 
+def test_one_hiccup_says_nothing_of_a_width() -> None:
+    """What is believed to be dear is not taken again, so that nothing would correct it."""
+    cost = StepCost(CPU)
+    cost.observe(16, 2.5 * CPU[16])
+    assert cost.table() == CPU
+    cost.observe(16, 1.1 * CPU[16])
+    cost.observe(16, 2.5 * CPU[16])
+    assert cost(16) < 1.1 * CPU[16]
+    cost.observe(16, 2.5 * CPU[16])
+    assert cost(16) > 1.3 * CPU[16], "twice in a row it is so"
+    company = BatchCost(StepCost(CPU), in_passes=True)
+    before = company((8, 8))
+    company.observe((8, 8), 2.9 * before)
+    assert company((8, 8)) == before
+    company.observe((8, 8), 2.9 * before)
+    assert company((8, 8)) > 2 * before
+
+
+def test_the_plain_step_behind_another_kind_of_step_teaches_nothing_about_plain_ones() -> None:
+    p, said = planner(), {0: Verdict(NO_DRAFT, (1,), 0)}
+    for _ in range(20):
+        p.observe(Step({0: 50}, 500.0, True, said, {}))
+        p.observe(Step({0: 1}, 1.4 * CPU[1], False, said, {}))
+    assert p.cost((1,)) == CPU[1]
+    for _ in range(20):
+        p.observe(Step({0: 1}, 1.4 * CPU[1], False, said, {}))
+    assert p.cost((1,)) > 1.3 * CPU[1]
+
+
+def test_what_is_always_reckoned_with_is_less_where_much_is_known() -> None:
+    acceptance, sure = Acceptance(), offer(0.97, n=4)
+    before = acceptance.risk(0, sure)
+    for request in range(40):
+        acceptance.learn(request, sure, sure.tokens)
+        acceptance.forget(request)
+    known = acceptance.risk(0, sure)
+    assert 0 < known < before / 2
+    for request in range(6):
+        acceptance.learn(request, sure, (999,))
+        acceptance.forget(request)
+    assert acceptance.risk(0, sure) > 2 * known
+
+
 def test_a_cost_table_needs_width_one() -> None:
     with pytest.raises(ValueError, match="width 1"):
         StepCost({2: 1.0})
