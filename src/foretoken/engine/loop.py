@@ -76,15 +76,16 @@ class Loop:
         return not self.scheduler.active and all(session.fetching for session in self.scheduler.queue)
 
     def submit(
-        self, request: Request, prompt: list[Token], emit: Emit, grammar: Grammar | None = None
+        self, request: Request, prompt: list[Token], emit: Emit, grammar: Grammar | None = None, waited: float = 0.0
     ) -> list[Session]:
-        """Queue every choice of a request; each follows the grammar, if there is one, on its own."""
+        """Queue every choice of a request, asked `waited` seconds ago; each follows the grammar, if any, on its own."""
         if len(self.scheduler.queue) + request.n > self.config.max_queue:
             raise QueueFull(f"{len(self.scheduler.queue)} requests are waiting; try again later")
         if not self.config.cache.reuse:
             request = replace(request, cache_prompt=False)
         grammars = [grammar and grammar.copy() for _ in range(request.n)]
-        sessions = [Session(request, choice, prompt, emit, own) for choice, own in enumerate(grammars)]
+        asked = time.perf_counter() - waited
+        sessions = [Session(request, choice, prompt, emit, asked, own) for choice, own in enumerate(grammars)]
         self.scheduler.queue.extend(sessions)
         return sessions
 

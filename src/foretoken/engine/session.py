@@ -23,6 +23,7 @@ class Session:
     choice: int
     prompt: list[Token]
     emit: Emit
+    submitted: float = field(default_factory=time.perf_counter)
     text: TextStream = field(init=False)
     grammar: Grammar | None = None
     sampler: Sampler | None = None
@@ -45,7 +46,6 @@ class Session:
     drafters: Mapping[str, DrafterUsage] = field(default_factory=dict)
     scored: list[TokenInfo] = field(default_factory=list)
     """The prompt's tokens with their probabilities, as far as they are known."""
-    submitted: float = field(default_factory=time.perf_counter)
     admitted: float | None = None
     answering: float | None = None
     stepped: float | None = None

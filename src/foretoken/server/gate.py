@@ -82,7 +82,7 @@ class Gate:
         route = scope.get("route")
         self._service.metrics.answered(record, getattr(route, "path", "other"))
         level = logging.DEBUG if record.path.startswith(_QUIET) else logging.INFO
-        log.log(level, "%s", record.line(), extra={"fields": record.fields()})
+        log.log(level, "%s", record.line(), extra={"fields": record.fields})
 
 
 def too_large(limit: int) -> ApiError:

@@ -27,7 +27,7 @@ class PlainFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line; the fields of a request are fields of the object."""
+    """One JSON object per line; the fields of a request, which only this asks for, are fields of the object."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "request_id": request_id.get(),
             "message": record.getMessage(),
-            **getattr(record, "fields", {}),
+            **getattr(record, "fields", dict)(),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -45,6 +45,8 @@ class JsonFormatter(logging.Formatter):
 
 def set_up(as_json: bool, verbose: bool, stream: TextIO | None = None) -> None:
     """Send everything foretoken logs to the standard error, or elsewhere, in one of the two shapes."""
+    # No line says which thread or process it is from, so nobody needs to find out.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else PlainFormatter())
     ours = logging.getLogger("foretoken")

@@ -65,11 +65,12 @@ class KeptRequests:
             len(prompt),
             tuple(choices),
         )
-        if one.n_bytes > self._max_bytes:
+        n_bytes = one.n_bytes
+        if n_bytes > self._max_bytes:
             return
         self._forget(record.owner, record.id)
         self._kept.setdefault(record.owner, OrderedDict())[record.id] = one
-        self.n_bytes += one.n_bytes
+        self.n_bytes += n_bytes
         if len(self._kept[record.owner]) > self._n_per_owner:
             self._forget(record.owner, next(iter(self._kept[record.owner])))
         while self.n_bytes > self._max_bytes:

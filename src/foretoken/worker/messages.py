@@ -129,13 +129,15 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
     """Answer this request."""
 
     request: TokenRequest
+    waited: float = 0.0
+    """Seconds since it was asked."""
 
     @classmethod
-    def of(cls, request: Request) -> Submit:
+    def of(cls, request: Request, waited: float) -> Submit:
         """The order for a request as it is: what it is made of is what the worker reads back."""
         if isinstance(request.prompt, str | bytes):
             raise TypeError("tokenise the prompt before it goes to the worker")
-        return cls(cast(TokenRequest, request))
+        return cls(cast(TokenRequest, request), waited)
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):

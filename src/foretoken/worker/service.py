@@ -64,19 +64,22 @@ class Service:
 
     def obey(self, orders: list[Order]) -> None:
         """Hand a burst of orders to the engine in one go: all of them count for its next step."""
-        requests = [order.request for order in orders if isinstance(order, Submit)]
-        ready = [(one, found) for one in requests if one.constraint is None and (found := self._prepared(one))]
-        for one in requests:
-            if one.constraint is not None:
+        ready: list[tuple[Submit, list[int], Grammar | None]] = []
+        for order in orders:
+            if not isinstance(order, Submit):
+                continue
+            if order.request.constraint is not None:
                 # May take seconds: nobody else waits for it.
-                self._coming[one.id] = False
-                self._compiling.submit(self._compile, one)
+                self._coming[order.request.id] = False
+                self._compiling.submit(self._compile, order)
+            elif found := self._prepared(order.request):
+                ready.append((order, *found))
         cancelled = [order.id for order in orders if isinstance(order, Cancel)]
         self._embed(orders)
 
         def apply(loop: Loop) -> None:
-            for request, found in ready:
-                self._submit(loop, request, *found)
+            for one in ready:
+                self._submit(loop, *one)
             for name in cancelled:
                 self._cancel(name)
             for order in orders:
@@ -122,7 +125,8 @@ class Service:
         """Let what is being kept arrive where it is kept."""
         self._engine.flush(_FLUSH_SECONDS)
 
-    def _compile(self, request: Request) -> None:
+    def _compile(self, order: Submit) -> None:
+        request = order.request
         try:
             found = self._prepared(request)
         except BaseException:
@@ -133,7 +137,7 @@ class Service:
         def arrive(loop: Loop) -> None:
             cancelled = self._coming.pop(request.id)
             if found is not None:
-                self._submit(loop, request, *found)
+                self._submit(loop, order, *found)
             if cancelled:
                 self._cancel(request.id)
 
@@ -153,7 +157,8 @@ class Service:
         for session in self._sessions.get(name, ()):
             session.cancelled = True
 
-    def _submit(self, loop: Loop, request: Request, tokens: list[int], grammar: Grammar | None) -> None:
+    def _submit(self, loop: Loop, order: Submit, tokens: list[int], grammar: Grammar | None) -> None:
+        request = order.request
         remaining = request.n
 
         def emit(event: Event) -> None:
@@ -169,7 +174,7 @@ class Service:
                 self._reporter.gather(Said(request.id, event))
 
         try:
-            self._sessions[request.id] = loop.submit(request, tokens, emit, grammar)
+            self._sessions[request.id] = loop.submit(request, tokens, emit, grammar, order.waited)
         except ForetokenError as error:
             self._reporter.send(messages.Invalid(request.id, str(error)))
 

@@ -300,11 +300,7 @@ class Supervisor:
         if self._process is None or self.state not in ("ready", "stopping"):
             return
         while (ticket := self._line.next()) is not None:
-            request = ticket.request
-            if request.time_limit is not None:
-                left = max(0.001, request.time_limit - ticket.waited_ms / 1e3)
-                request = replace(request, time_limit=left)
-            self._process.send(messages.Submit.of(request))
+            self._process.send(messages.Submit.of(ticket.request, ticket.waited))
 
     def _take(self, report: Report) -> None:
         if isinstance(report, messages.Slots | messages.Live):
@@ -333,8 +329,7 @@ class Supervisor:
             ticket.answered = True
             event = report.chunk
         elif isinstance(report, Ended):
-            usage = report.finish.usage
-            event = replace(report.finish, usage=replace(usage, queue_ms=usage.queue_ms + ticket.waited_ms))
+            event = report.finish
             self._line.finished(ticket, report.finish.choice)
         else:
             event = InvalidRequest(report.message)

@@ -34,9 +34,9 @@ class Ticket:
         self.remaining = set(range(self.request.n))
 
     @property
-    def waited_ms(self) -> float:
-        """How long the request was here before the engine got it."""
-        return ((self.sent or time.monotonic()) - self.since) * 1e3
+    def waited(self) -> float:
+        """Seconds that the request was here before the engine got it."""
+        return (self.sent or time.monotonic()) - self.since
 
 
 class Line:
@@ -85,10 +85,10 @@ class Line:
 
     def leave(self, ticket: Ticket) -> bool:
         """Take a waiting ticket out; False when it is not waiting."""
-        try:
-            self.waiting.remove(ticket)
-        except ValueError:
+        # Looked for before it is removed: a queue that lacks something spells it out, with its whole prompt.
+        if ticket.sent is not None or ticket not in self.waiting:
             return False
+        self.waiting.remove(ticket)
         return True
 
     def lose(self) -> list[Ticket]:
