@@ -258,6 +258,29 @@ def test_decoding_goes_on_while_a_long_prompt_is_read() -> None:
     assert len(talking.tokens) >= 10, "the prompt came in chunks of 7"
 
 
+def test_a_short_prompt_is_read_in_a_step_of_its_own_but_never_two_in_a_row() -> None:
+    loop = loop_for(KINDS["fork"], 3, None)
+    _, (talking,) = submit(loop, Request([1], GREEDY, max_tokens=60, ignore_eos=True))
+    loop.step()
+    told = []
+    for prompt in ([2] * 3, [4] * 3):
+        _, (reading,) = submit(loop, Request(prompt, GREEDY, max_tokens=20, ignore_eos=True))
+        before = len(talking.tokens)
+        loop.step()
+        assert len(reading.tokens) == 1
+        told.append(len(talking.tokens) - before)
+    assert told == [0, 1]
+
+
+def test_what_is_computed_in_one_pass_is_not_separated() -> None:
+    loop = loop_for(KINDS["trim"], 2, None)
+    _, (talking,) = submit(loop, Request([1], GREEDY, max_tokens=60, ignore_eos=True))
+    loop.step()
+    _, (reading,) = submit(loop, Request([2] * 3, GREEDY, max_tokens=20, ignore_eos=True))
+    loop.step()
+    assert (len(talking.tokens), len(reading.tokens)) == (2, 1)
+
+
 def test_choices_share_the_prompt() -> None:
     prompt = [rng % toy.N_VOCAB for rng in range(30)]
     sampling = SamplingParams(temperature=1, seed=4)

@@ -160,9 +160,11 @@ class Loop:
         self.speculator.begin(slot.id, slot.sequence.tokens, request.owner, request.speculation.drafters)
 
     def _fill(self) -> list[Work]:
-        asks = [ask for slot in self.scheduler.active if (ask := self._ask(slot)).n_max > 0]
+        ready = self.scheduler.turn(self.config.prefill_chunk)
+        asks = [ask for slot in ready if (ask := self._ask(slot)).n_max > 0]
         drafts = self.speculator.draft(asks) if asks else {}
-        work = self.scheduler.fill(drafts, self.backend.n_batch, self.backend.n_outputs, self.config.prefill_chunk)
+        sizes = (self.backend.n_batch, self.backend.n_outputs, self.config.prefill_chunk)
+        work = self.scheduler.fill(ready, drafts, *sizes)
         for part in work:
             if part.draft:
                 self.memory.protect(part.slot.id, part.span.start, len(part.span.tokens))

@@ -53,6 +53,8 @@ class Scheduler:
         self.queue: deque[Session] = deque()
         self._end_tokens = end_tokens
         self._clock = 0
+        self._read_alone = False
+        """Whether the latest batch left out those that generate."""
 
     @property
     def active(self) -> list[Slot]:
@@ -240,9 +242,29 @@ class Scheduler:
                     last = not session.stops
                     self.cache.keep_state(slot.id, slot.owner, sequence.held, likely=last)
 
-    def fill(self, drafts: Mapping[SeqId, Draft], n_batch: int, n_outputs: int, prefill_chunk: int) -> list[Work]:
-        """The next batch: every generating slot first, then as much of the prompts as may be."""
+    def turn(self, prefill_chunk: int) -> list[Slot]:
+        """The slots of the next batch: all that are not waiting, or only those that read a short prompt.
+
+        Sequences that the library keeps apart are computed in passes of equal lengths. Beside a prompt those that
+        generate need a pass of their own, with a row each; one step later they share it with the prompt's slot. Their
+        next token comes as soon, and every other step is theirs.
+        """
         ready = [slot for slot in self.active if slot.follows is None]
+        reading = [slot for slot in ready if slot.session and slot.session.prefilling]
+        n_to_read = sum(len(slot.session.prompt) - slot.session.n_cached for slot in reading if slot.session)
+        backend = self.memory.backend
+        self._read_alone = (
+            (backend.recurrent or not backend.unified)
+            and not self._read_alone
+            and 0 < len(reading) < len(ready)
+            and n_to_read <= prefill_chunk
+        )
+        return reading if self._read_alone else ready
+
+    def fill(
+        self, ready: Sequence[Slot], drafts: Mapping[SeqId, Draft], n_batch: int, n_outputs: int, prefill_chunk: int
+    ) -> list[Work]:
+        """The next batch of these slots: every generating one first, then as much of the prompts as may be."""
         generating = [slot for slot in ready if slot.session and not slot.session.prefilling]
         reading = sorted(
             (slot for slot in ready if slot.session and slot.session.prefilling),
