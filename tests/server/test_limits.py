@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import openai
 import pytest
 
 from foretoken.errors import ConfigError
+from foretoken.server import bodies
 from foretoken.server.auth import Keys, read_keys
 from foretoken.server.limits import Pace
 from foretoken.server.settings import ServerSettings
@@ -35,6 +37,16 @@ def ask(server: RunningServer, key: str | None = "alpha", **fields: object) -> h
     headers = {"authorization": f"Bearer {key}"} if key else {}
     body = {"prompt": "x", "n_predict": 2, **fields}
     return httpx.post(f"{server.url}/completion", json=body, headers=headers, timeout=TIMEOUT)
+
+
+def test_a_body_that_does_not_come_is_given_up(strict: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "_BODY_SECONDS", 0.2)
+    where = httpx.URL(strict.url)
+    with socket.create_connection((where.host, where.port or 80), timeout=TIMEOUT) as connection:
+        head = b"POST /completion HTTP/1.1\r\nhost: x\r\nauthorization: Bearer alpha\r\ncontent-length: 20\r\n\r\n{"
+        connection.sendall(head)
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 408")
+    assert ask(strict).status_code == 200
 
 
 def test_keys(strict: RunningServer) -> None:
