@@ -31,6 +31,9 @@ class Watch:
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
         return self.planner.too_dear(ask, source, offers)
 
+    def appetite(self, ask: DraftAsk, source: str) -> int:
+        return self.planner.appetite(ask, source)
+
     def saved_ms(self, seq: SeqId) -> float | None:
         return self.planner.saved_ms(seq)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from foretoken.config import EngineConfig
 from foretoken.engine.assembly import Assembly, assemble
@@ -13,6 +14,10 @@ from foretoken.memory import Memory
 
 _DRAFT_CONTEXT = 2048
 """A draft model reads only the end of a text: a longer context would be memory for nothing."""
+
+
+_BYTES_PER_THREAD = 32 << 20
+"""A smaller model is read as fast by one core; on a busy machine several would wait for each other."""
 
 
 class EngineHost:
@@ -42,6 +47,7 @@ class EngineHost:
             self._config,
             model=self._config.speculation.draft_model,
             n_ctx=min(self._target.context.n_ctx, _DRAFT_CONTEXT),
+            n_threads=_draft_threads(self._config.speculation.draft_model.path, self._config.n_threads),
             exact=False,
             memory="auto",
             checkpoints="auto",
@@ -71,3 +77,7 @@ class EngineHost:
         if self._draft is not None:
             self._draft.close()
             self._draft = None
+
+
+def _draft_threads(model: Path, n_threads: int) -> int:
+    return min(n_threads, 1 + model.stat().st_size // _BYTES_PER_THREAD)

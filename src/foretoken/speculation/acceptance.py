@@ -136,13 +136,12 @@ class Acceptance:
         """How many tokens the best drafter of a session had right in a row."""
         return max((trust.streak for trust in self._trust[seq].values()), default=0)
 
-    def risk(self, seq: SeqId, draft: Draft) -> float:
+    def risk(self, seq: SeqId, source: str, stated: float) -> float:
         """The least chance of being wrong that is believed; who is certain (of forced tokens, say) has its reasons."""
-        stated = draft.confidence[0]
         if stated == 1.0:
             return 0.0
-        run = _run(self._trusted(seq, draft.source).streak)
-        bucket = self._buckets.get((draft.source, run, self._doubt(stated)))
+        run = _run(self._trusted(seq, source).streak)
+        bucket = self._buckets.get((source, run, self._doubt(stated)))
         return _RISKS[run] if bucket is None else min(_RISKS[run], bucket.risk)
 
     def forget(self, seq: SeqId) -> None:

@@ -23,6 +23,8 @@ _SMALL_BET = 3
 many as were right in a row since, verified or not."""
 _CURIOSITY = 24
 """Sure drafts declined as too dear before one is verified after all; twice as many the next time."""
+_PROVEN_SURE = 0.98
+"""How sure a drafter that takes long is thought to be when it is decided how much to ask of it."""
 _GOOD_OFFER = 0.7
 """Where a drafter's first token is at least this likely to be right, none whose guesses take long is asked."""
 _MARGIN = 1.05
@@ -126,6 +128,17 @@ class AdaptivePlanner:
             or self._back_off(ask.seq, source).resting()
         )
 
+    def appetite(self, ask: DraftAsk, source: str) -> int:
+        plain_ms = self.cost.curve(1)
+        stake_ms = self._requests[ask.seq].ledger.stake_ms(plain_ms)
+        risk = self.acceptance.risk(ask.seq, source, _PROVEN_SURE)
+        affordable = [
+            width - ask.n_pending
+            for width in self.cost.curve.widths
+            if (self.cost.curve(width) - plain_ms) * risk <= stake_ms
+        ]
+        return max([_SMALL_BET, *affordable])
+
     def saved_ms(self, seq: SeqId) -> float | None:
         return self._requests[seq].ledger.balance_ms if seq in self._requests else 0.0
 
@@ -156,7 +169,7 @@ class AdaptivePlanner:
                 n_min = self._n_min if ask.n_min is None else ask.n_min
                 n_proven = max(_SMALL_BET, self.acceptance.streak(ask.seq, draft.source) // 2)
                 n_free = n_proven if reach[0] >= _PROVEN else 0
-                risk = self.acceptance.risk(ask.seq, draft)
+                risk = self.acceptance.risk(ask.seq, draft.source, draft.confidence[0])
                 bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, risk, n_free))
         return max(bets, key=self._sizing.alone, default=None)
 

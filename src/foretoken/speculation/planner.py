@@ -73,6 +73,10 @@ class Planner(Protocol):
         """Whether a drafter that takes long is better not asked this time, given what others offer."""
         ...
 
+    def appetite(self, ask: DraftAsk, source: str) -> int:
+        """How many tokens of a drafter that takes long would be verified at most, if it were sure of them."""
+        ...
+
     def saved_ms(self, seq: SeqId) -> float | None:
         """Milliseconds that speculation saved a session so far, where the planner keeps a ledger."""
         ...
@@ -95,6 +99,9 @@ class LearnsNothing:
 
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
         return False
+
+    def appetite(self, ask: DraftAsk, source: str) -> int:
+        return ask.n_max
 
     def saved_ms(self, seq: SeqId) -> float | None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -80,6 +81,8 @@ class Speculator:
             concerned = [ask for ask in able if self._concerns(guard, ask, offers[ask.seq])]
             if not concerned:
                 continue
+            if guard.costly:
+                concerned = [self._modest(ask, guard) for ask in concerned]
             before = guard.total.draft.ms
             drafts = guard.draft(concerned)
             spent = (guard.total.draft.ms - before) / len(concerned)
@@ -103,6 +106,10 @@ class Speculator:
         if guard not in record.guards:
             return False
         return not (guard.costly and self.planner.too_dear(ask, guard.name, offers))
+
+    def _modest(self, ask: DraftAsk, guard: Guard) -> DraftAsk:
+        """Ask for no more than would be verified: every token takes its time."""
+        return replace(ask, n_max=min(ask.n_max, self.planner.appetite(ask, guard.name)))
 
     def read(self, spans: Sequence[Span]) -> None:
         """Show a decoded batch to the drafters that want to see it."""

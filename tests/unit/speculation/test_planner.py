@@ -312,16 +312,16 @@ def test_the_plain_step_behind_another_kind_of_step_teaches_nothing_about_plain_
 
 def test_what_is_always_reckoned_with_is_less_where_much_is_known() -> None:
     acceptance, sure = Acceptance(), offer(0.97, n=4)
-    before = acceptance.risk(0, sure)
+    before = acceptance.risk(0, "a", 0.97)
     for request in range(40):
         acceptance.learn(request, sure, sure.tokens)
         acceptance.forget(request)
-    known = acceptance.risk(0, sure)
+    known = acceptance.risk(0, "a", 0.97)
     assert 0 < known < before / 2
     for request in range(6):
         acceptance.learn(request, sure, (999,))
         acceptance.forget(request)
-    assert acceptance.risk(0, sure) > 2 * known
+    assert acceptance.risk(0, "a", 0.97) > 2 * known
 
 
 def test_a_cost_table_needs_width_one() -> None:
@@ -474,6 +474,16 @@ def test_a_slow_drafter_gets_another_chance() -> None:
     spend(p, won=False, n=100)
     counts = [spend(p, won=True, n=20) for _ in range(5)]
     assert counts[-1] == 20, counts
+
+
+def test_who_takes_long_is_asked_for_no_more_than_would_be_verified() -> None:
+    p = planner(GPU)
+    begun = p.appetite(ask(), "slow")
+    assert begun < 16, "an unknown drafter's first tokens are few"
+    p._requests[0].ledger.won_ms = 200.0
+    assert p.appetite(ask(), "slow") > begun, "what was won may be risked"
+    p._requests[0].ledger.won_ms = -50.0
+    assert 0 < p.appetite(ask(), "slow") <= begun, "there is always a way back"
 
 
 def test_who_takes_long_is_not_asked_where_another_offer_is_good() -> None:

@@ -45,7 +45,7 @@ class DraftModelDrafter:
     name = "draft-model"
     costly = True
 
-    def __init__(self, host: Host, *, n_max: int = 8, p_min: float = 0.6, window: int = 32) -> None:
+    def __init__(self, host: Host, *, n_max: int = 16, p_min: float = 0.6, window: int = 64) -> None:
         if n_max < 1 or not 0 <= p_min <= 1 or window < 1:
             raise ValueError("n_max and window must be at least 1 and p_min between 0 and 1")
         self.n_max = n_max
