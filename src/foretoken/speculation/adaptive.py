@@ -96,7 +96,7 @@ class AdaptivePlanner:
             self._aftermath.read()
             return
         rows = tuple(step.rows.values())
-        settling = self._aftermath.lasts and max(rows, default=0) == 1
+        settling = self._aftermath.distorts and max(rows, default=0) == 1
         self._book(step)
         if not settling:
             self.cost.observe(rows, step.decode_ms)

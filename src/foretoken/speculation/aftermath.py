@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from foretoken.types import SeqId
 
 _NEWS = 0.2
+_NOTABLE = 0.3
+"""A share of a plain step that is more than noise."""
 _SURPRISE = 8.0
 """A plain step that took more times longer than this was held up by something else."""
 
@@ -21,6 +23,11 @@ class Aftermath:
         self._before: Mapping[SeqId, str] = {}
         self.lasts = True
         """Whether the step before was no plain one, so that a plain one now would take longer than it usually does."""
+
+    @property
+    def distorts(self) -> bool:
+        """Whether a plain step now would say nothing of what plain steps take."""
+        return self.lasts and self._share > _NOTABLE
 
     def expected_ms(self, plain_ms: float) -> float:
         """What a draft must pay beside its own step, unless that is due anyway."""

@@ -299,15 +299,25 @@ def test_one_hiccup_says_nothing_of_a_width() -> None:
     assert company((8, 8)) > 2 * before
 
 
-def test_the_plain_step_behind_another_kind_of_step_teaches_nothing_about_plain_ones() -> None:
-    p, said = planner(), {0: Verdict(NO_DRAFT, (1,), 0)}
-    for _ in range(20):
-        p.observe(Step({0: 50}, 500.0, True, said, {}))
-        p.observe(Step({0: 1}, 1.4 * CPU[1], False, said, {}))
-    assert p.cost((1,)) == CPU[1]
-    for _ in range(20):
-        p.observe(Step({0: 1}, 1.4 * CPU[1], False, said, {}))
-    assert p.cost((1,)) > 1.3 * CPU[1]
+def alternate(p: AdaptivePlanner, plain_ms: float, n: int) -> None:
+    """Drafts that are right, each with a plain step behind it that takes so long."""
+    right = offer(0.99, n=3)
+    for _ in range(n):
+        p.observe(Step({0: 4}, CPU[4], False, {0: Verdict(right, (*right.tokens, 9), 3)}, {}))
+        p.observe(Step({0: 1}, plain_ms, False, {0: Verdict(NO_DRAFT, (1,), 0)}, {}))
+
+
+def test_plain_steps_behind_drafts_teach_what_plain_steps_take_unless_they_always_take_longer() -> None:
+    p = planner()
+    alternate(p, 0.6 * CPU[1], 40)
+    assert p.cost((1,)) < 0.7 * CPU[1], "a machine that has become faster"
+    p = planner()
+    alternate(p, 3.0 * CPU[1], 1)
+    plain = {0: Verdict(NO_DRAFT, (1,), 0)}
+    for _ in range(30):
+        p.observe(Step({0: 1}, CPU[1], False, plain, {}))
+        alternate(p, 3.0 * CPU[1], 1)
+    assert p.cost((1,)) == pytest.approx(CPU[1], rel=0.1), "a graph that must be recorded anew"
 
 
 def test_what_is_always_reckoned_with_is_less_where_much_is_known() -> None:
