@@ -136,13 +136,16 @@ class Acceptance:
         """How many tokens the best drafter of a session had right in a row."""
         return max((trust.streak for trust in self._trust[seq].values()), default=0)
 
-    def risk(self, seq: SeqId, source: str, stated: float) -> float:
-        """The least chance of being wrong that is believed; who is certain (of forced tokens, say) has its reasons."""
+    def risk(self, seq: SeqId, source: str, stated: float, n_slots: int = 1) -> float:
+        """The least chance of being wrong that is believed; who is certain (of forced tokens, say) has its reasons.
+
+        Where several slots would wait for a mistake, as many times more must be known to think it less likely.
+        """
         if stated == 1.0:
             return 0.0
         run = _run(self._trusted(seq, source).streak)
         bucket = self._buckets.get((source, run, self._doubt(stated)))
-        return _RISKS[run] if bucket is None else min(_RISKS[run], bucket.risk)
+        return _RISKS[run] if bucket is None else min(_RISKS[run], bucket.risk * n_slots)
 
     def forget(self, seq: SeqId) -> None:
         """A session is over."""

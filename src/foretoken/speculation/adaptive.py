@@ -74,7 +74,8 @@ class AdaptivePlanner:
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
         plain_ms = self.cost((1,) * len(proposals))
         self._sizing.switch_ms = self._aftermath.expected_ms(plain_ms)
-        bets = [bet for proposal in proposals if (bet := self._best_bet(proposal, plain_ms)) is not None]
+        n_slots = len(proposals)
+        bets = [bet for proposal in proposals if (bet := self._best_bet(proposal, plain_ms, n_slots)) is not None]
         promising = [bet for bet in bets if bet.n]
         if len(proposals) > 1 and promising:
             betting = {bet.seq for bet in promising}
@@ -151,7 +152,7 @@ class AdaptivePlanner:
         self._aftermath.forget(seq)
         self.acceptance.forget(seq)
 
-    def _best_bet(self, proposal: Proposal, plain_ms: float) -> Bet | None:
+    def _best_bet(self, proposal: Proposal, plain_ms: float, n_slots: int) -> Bet | None:
         """The offer that would win the most if this slot were alone."""
         ask = proposal.ask
         ledger = self._requests[ask.seq].ledger
@@ -169,7 +170,7 @@ class AdaptivePlanner:
                 n_min = self._n_min if ask.n_min is None else ask.n_min
                 n_proven = max(_SMALL_BET, self.acceptance.streak(ask.seq, draft.source) // 2)
                 n_free = n_proven if reach[0] >= _PROVEN else 0
-                risk = self.acceptance.risk(ask.seq, draft.source, draft.confidence[0])
+                risk = self.acceptance.risk(ask.seq, draft.source, draft.confidence[0], n_slots)
                 bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, risk, n_free))
         return max(bets, key=self._sizing.alone, default=None)
 

@@ -328,6 +328,8 @@ def test_what_is_always_reckoned_with_is_less_where_much_is_known() -> None:
         acceptance.forget(request)
     known = acceptance.risk(0, "a", 0.97)
     assert 0 < known < before / 2
+    assert known < acceptance.risk(0, "a", 0.97, n_slots=2) < before, "where two would wait for a mistake"
+    assert acceptance.risk(0, "a", 0.97, n_slots=16) == before
     for request in range(6):
         acceptance.learn(request, sure, (999,))
         acceptance.forget(request)
