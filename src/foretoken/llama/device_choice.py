@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import llama_cpp
 
-from foretoken.errors import ContextError
 from foretoken.types import SeqId
 
 _PATIENCE = 8192
@@ -55,6 +54,7 @@ class DeviceChoice:
     def __init__(self, context: object) -> None:
         self._context = context
         self._chains: dict[SeqId, object] = {}
+        self._possible = True
         self._best_only: set[SeqId] = set()
         self._n_brought: Counter[SeqId] = Counter()
         self._patience: dict[SeqId, int] = defaultdict(lambda: _PATIENCE)
@@ -69,7 +69,7 @@ class DeviceChoice:
         """A request begins of whose rows the best tokens will be asked for, or more."""
         if best_only:
             self._best_only.add(seq)
-            if seq not in self and self._n_brought[seq] >= self._patience[seq]:
+            if self._possible and seq not in self and self._n_brought[seq] >= self._patience[seq]:
                 self.attach(seq)
         else:
             self._best_only.discard(seq)
@@ -87,10 +87,12 @@ class DeviceChoice:
         chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
         link = llama_cpp.llama_sampler_init(ctypes.pointer(self._interface), None)
         llama_cpp.llama_sampler_chain_add(chain, link)
-        if not llama_cpp.llama_set_sampler(self._context, seq, chain):
+        if llama_cpp.llama_set_sampler(self._context, seq, chain):
+            self._chains[seq] = chain
+        else:
+            # Some ways to spread a model over devices do not allow it.
             llama_cpp.llama_sampler_free(chain)
-            raise ContextError("libllama lets no sampler add to the graph of this model")
-        self._chains[seq] = chain
+            self._possible = False
 
     def detach(self, seq: SeqId) -> None:
         llama_cpp.llama_set_sampler(self._context, seq, None)
