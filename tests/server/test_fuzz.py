@@ -17,7 +17,7 @@ from hypothesis.strategies import SearchStrategy
 
 from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.engine import Engine
-from foretoken.server.app import create_app
+from foretoken.server.app import PARTS, routed
 from foretoken.server.service import Service
 from foretoken.server.settings import ServerSettings
 from foretoken.types import Request, SamplingParams
@@ -83,8 +83,8 @@ def test_malformed(victim: RunningServer, engine: Engine, strategy: Callable[[],
 def _schema() -> schemathesis.BaseSchema:
     """The OpenAPI document of an app whose model was never loaded."""
     unused = Supervisor(EngineConfig(ModelConfig(Path("none.gguf"))))
-    document = create_app(Service(unused, ServerSettings())).openapi()
-    return schemathesis.openapi.from_dict(document)
+    service = Service(unused, ServerSettings())
+    return schemathesis.openapi.from_dict(routed([part.router(service) for part in PARTS]).openapi())
 
 
 SCHEMA = _schema()

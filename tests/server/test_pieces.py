@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import fields
 from pathlib import Path
 
 import httpx
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.errors import InvalidRequest, QueueFull
 from foretoken.server import logs
-from foretoken.server.app import create_app
+from foretoken.server.app import PARTS, routed
 from foretoken.server.cuts import Cut, _Cutter
 from foretoken.server.fields import GenerationFields
+from foretoken.server.gate import Gate
 from foretoken.server.reasoning import ReasoningParser
 from foretoken.server.record import Record
 from foretoken.server.sampling import _drafters, _selected
@@ -35,7 +37,7 @@ def test_messages_survive_the_pipe() -> None:
     sampling = SamplingParams(seed=3, logit_bias={5: -1.5}, banned=(7,))
     request = Request([1, 2, 3], sampling, stop=("a",), speculation=SpeculationParams(drafters=()))
     config = EngineConfig(ModelConfig(Path("m.gguf")), speculation=SpeculationConfig(options={"suffix": {"n": 3}}))
-    orders = [messages.Start(config), messages.Submit(TokenRequest.of(request)), messages.Cancel("x")]
+    orders = [messages.Start(config), messages.Submit.of(request, 0.25), messages.Cancel("x")]
     usage = Usage(3, drafters={"copy": DrafterUsage(accepted_at=(1, 2))})
     reports = [
         messages.Said("x", Chunk(0, "é", (TokenInfo(5, b"\xc3", "copy", -0.5, ((5, -0.5),)),))),
@@ -44,13 +46,15 @@ def test_messages_survive_the_pipe() -> None:
     data = b"".join(map(messages.pack, [*orders, *reports]))
     frames = Frames()
     found = [frame for at in range(0, len(data), 7) for frame in frames.feed(data[at : at + 7])]
+    values = {field.name: getattr(request, field.name) for field in fields(request)}
+    orders[1] = messages.Submit(TokenRequest(**{**values, "prompt": (1, 2, 3)}), 0.25)
     assert [messages.read_order(frame) for frame in found[:3]] == orders
     assert [messages.read_report(frame) for frame in found[3:]] == reports
 
 
 def test_text_does_not_go_to_the_worker() -> None:
     with pytest.raises(TypeError):
-        TokenRequest.of(Request("text"))
+        messages.Submit.of(Request("text"), 0.0)
 
 
 def ticket(name: str, n: int = 1) -> Ticket:
@@ -198,7 +202,7 @@ def test_log_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert "prompt eval time = 16.00 ms / 16 tokens (1.00 ms per token, 1000.00 tokens per second)" in text
     assert "draft acceptance rate = 0.75000 (6 accepted / 8 generated)" in text
     entry = logging.LogRecord("foretoken.server", logging.INFO, "", 0, "%s", (text,), None)
-    entry.fields = record.fields()
+    entry.fields = record.fields
     token = logs.request_id.set("id-1")
     try:
         line = json.loads(logs.JsonFormatter().format(entry))
@@ -211,14 +215,17 @@ def test_log_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_nobody_foresaw_is_an_error_in_words(caplog: pytest.LogCaptureFixture) -> None:
-    app = create_app(Service(Supervisor(EngineConfig(ModelConfig(Path("none.gguf")))), ServerSettings()))
+    service = Service(Supervisor(EngineConfig(ModelConfig(Path("none.gguf")))), ServerSettings())
+    app = routed([part.router(service) for part in PARTS])
 
     @app.get("/broken")
     async def broken() -> None:
         raise RuntimeError("a secret of ours")
 
     async def ask() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(Gate(app, service)), base_url="http://here"
+        ) as client:
             return await client.get("/broken")
 
     answer = asyncio.run(ask())

@@ -48,7 +48,7 @@ def create_app(service: Service) -> ASGIApp:
     """
     routers = [part.router(service) for part in PARTS]
     direct = [route for router in routers for route in router.routes if isinstance(route, BodyRoute)]
-    app: ASGIApp = Lane(_routed(routers), direct, _answer_failure)
+    app: ASGIApp = Lane(routed(routers), direct, _answer_failure)
     if service.settings.cors_origins:
         app = CORSMiddleware(
             app,
@@ -60,7 +60,7 @@ def create_app(service: Service) -> ASGIApp:
     return Gate(app, service)
 
 
-def _routed(routers: Sequence[APIRouter]) -> FastAPI:
+def routed(routers: Sequence[APIRouter]) -> FastAPI:
     """Every route and every way to fail."""
     app = FastAPI(title="foretoken", version="1", docs_url=None, redoc_url=None)
     for router in routers:
