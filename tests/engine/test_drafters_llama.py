@@ -136,13 +136,13 @@ def test_a_draft_model_reads_only_the_end_of_a_prompt(arch: str, tiny_path: Tiny
         assert tokens == answer(engine, replace(request, speculation=OFF))[0]
         assert finish.usage.drafted > 0
         held = engine.call(lambda loop: next(iter(drafter._held.values())))
-        assert len(prompt) - 32 <= held.start <= len(prompt)
+        assert len(prompt) - drafter.window <= held.start <= len(prompt)
         # Another turn of the same text goes on from there, an edit of it begins anew.
         answer(engine, replace(request, prompt=[*prompt, *tokens, 5]))
         assert engine.call(lambda loop: next(iter(drafter._held.values()))).start == held.start
         edited = [*prompt[: len(prompt) // 2], 7, 8, 9]
         answer(engine, replace(request, prompt=edited))
-        assert engine.call(lambda loop: next(iter(drafter._held.values()))).start == len(edited) + 1 - 32
+        assert engine.call(lambda loop: next(iter(drafter._held.values()))).start == len(edited) + 1 - drafter.window
 
 
 @pytest.mark.parametrize("memory", ["fork", "checkpoint", "ring"])
