@@ -22,7 +22,6 @@ B = TypeVar("B", bound=BaseModel)
 Bodies = tuple[type[BaseModel], ...]
 
 _BODY_SECONDS = 60.0
-_LATE = "the body is late"
 _REFERENCE = "#/components/schemas/{model}"
 
 
@@ -36,18 +35,11 @@ class BodyRoute(APIRoute):
 
 async def read_body(http: HttpRequest, service: Service, kind: type[B]) -> B:
     """The body as a model; too long, too slow or malformed bodies are refused with the reason."""
-    task = asyncio.current_task()
-    assert task is not None
-    # By hand what asyncio.timeout does: the first token waits for every call that is made here.
-    late = asyncio.get_running_loop().call_later(_BODY_SECONDS, task.cancel, _LATE)
     try:
-        data = await _read(http.receive, service.settings.max_body)
-    except asyncio.CancelledError as cancelled:
-        if cancelled.args != (_LATE,) or task.uncancel() > 0:
-            raise
+        async with asyncio.timeout(_BODY_SECONDS):
+            data = await _read(http.receive, service.settings.max_body)
+    except TimeoutError:
         raise ApiError(408, "the body did not arrive in time") from None
-    finally:
-        late.cancel()
     return kind.model_validate_json(data or b"null")
 
 
