@@ -17,6 +17,9 @@ class Watch:
         self._running: dict[SeqId, list[tuple[Token, int]]] = {}
         self._finished: dict[tuple[Token, ...], tuple[int, ...]] = {}
 
+    def believe(self, source: str) -> None:
+        self.planner.believe(source)
+
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
         return self.planner.plan(proposals)
 

@@ -153,7 +153,8 @@ DraftPMin = Annotated[
 ]  # fmt: skip
 DraftModel = Annotated[
     str | None,
-    Option("-md", "--model-draft", "--spec-draft-model", help="A small model of the same vocabulary that drafts.",
+    Option("-md", "--model-draft", "--spec-draft-model",
+           help="A small model of the same vocabulary that drafts, or `none` (default: nano for the embedded mini).",
            show_default=False, rich_help_panel=SPECULATION),
 ]  # fmt: skip
 DraftGpuLayers = Annotated[

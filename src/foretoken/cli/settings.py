@@ -10,6 +10,7 @@ from typing import Any, Literal
 from foretoken.cli.models import resolve
 from foretoken.config import CacheConfig, EngineConfig, ModelConfig, SpeculationConfig, available_cores
 from foretoken.errors import ConfigError
+from foretoken.models import draft_for
 
 _NO_LIMIT = 1 << 62
 _LLAMA_CPP_NAMES = {"draft": "draft-model", "draft-simple": "draft-model", "draft-mtp": "mtp"}
@@ -66,6 +67,19 @@ def _cache(ram: int | None, disk: int, path: Path | None, n_checkpoints: int | N
     return config if n_checkpoints is None else replace(config, n_checkpoints=n_checkpoints)
 
 
+def _draft_path(wish: str | None, drafters: tuple[str, ...], model: Path) -> Path | None:
+    """The draft model that was named; without a name, the companion of an embedded model."""
+    wanted = "auto" in drafters or "draft-model" in drafters
+    if wish and wish != "none" and drafters and not wanted:
+        raise ConfigError("-md names a draft model, but --spec-type does not list draft-model")
+    found = resolve(wish) if wish and wish != "none" else None
+    if wish is None and wanted:
+        found = draft_for(model)
+    if found is None and "draft-model" in drafters:
+        raise ConfigError("--spec-type draft-model needs the model: add -md FILE")
+    return found
+
+
 def engine_config(
     model: Path,
     *,
@@ -92,11 +106,8 @@ def engine_config(
     checkpoints = _checkpoints(checkpoints, ctx_checkpoints)
     if draft_min > draft_max:
         raise ConfigError(f"--draft-min {draft_min} is more than --draft-max {draft_max}")
-    if draft_model and names and "auto" not in names and "draft-model" not in names:
-        raise ConfigError("-md names a draft model, but --spec-type does not list draft-model")
-    if "draft-model" in names and not draft_model:
-        raise ConfigError("--spec-type draft-model needs the model: add -md FILE")
-    draft = ModelConfig(resolve(draft_model), n_gpu_layers=draft_gpu_layers) if draft_model else None
+    path = _draft_path(draft_model, names, model)
+    draft = ModelConfig(path, n_gpu_layers=draft_gpu_layers) if path else None
     speculation = SpeculationConfig(
         names,
         plan=_plan(plan),

@@ -17,7 +17,7 @@ _DRAFT_CONTEXT = 2048
 
 
 _BYTES_PER_THREAD = 32 << 20
-"""A smaller model is read as fast by one core; on a busy machine several would wait for each other."""
+"""A smaller model computes one row as fast on one core; on a busy machine several would wait for each other."""
 
 
 class EngineHost:
@@ -47,7 +47,6 @@ class EngineHost:
             self._config,
             model=self._config.speculation.draft_model,
             n_ctx=min(self._target.context.n_ctx, _DRAFT_CONTEXT),
-            n_threads=_draft_threads(self._config.speculation.draft_model.path, self._config.n_threads),
             exact=False,
             memory="auto",
             checkpoints="auto",
@@ -62,6 +61,7 @@ class EngineHost:
                 f"{draft.model.path.name} has another vocabulary than {self._target.model.path.name}; "
                 "a draft model must be of the same family"
             )
+        draft.context.use_threads(_draft_threads(draft.model.path, self._config.n_threads), self._config.n_threads)
         return draft
 
     def mtp(self) -> MtpContext:

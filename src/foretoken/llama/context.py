@@ -98,6 +98,10 @@ class Context:
         shiftable = self.config.kv_type_k in ("f16", "f32")
         return shiftable and not self.recurrent and bool(llama_cpp.llama_memory_can_shift(self._memory))
 
+    def use_threads(self, for_one_row: int, for_more: int) -> None:
+        """Let batches of one row, and larger ones, be computed by so many threads."""
+        llama_cpp.llama_set_n_threads(self.pointer, for_one_row, for_more)
+
     def decode(self, spans: Sequence[Span]) -> None:
         """Compute one batch; on failure the sequences in it hold an unknown number of tokens."""
         n_rows = sum(len(span.tokens) for span in spans)

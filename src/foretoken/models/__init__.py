@@ -17,6 +17,8 @@ class EmbeddedModel:
     name: str
     file: str
     sha256: str
+    draft: str | None = None
+    """The smaller one that drafts for it unless told otherwise."""
 
 
 class UnknownModel(ConfigError, KeyError):
@@ -33,7 +35,7 @@ class UnknownModel(ConfigError, KeyError):
 
 _SHIPPED = (
     EmbeddedModel(
-        "mini", "foretoken-mini-q8_0.gguf", "c71e13f8461ab2f8d7cfe111f10a419f176f6b1e8554f57f41ef2a9094400117"
+        "mini", "foretoken-mini-q8_0.gguf", "c71e13f8461ab2f8d7cfe111f10a419f176f6b1e8554f57f41ef2a9094400117", "nano"
     ),
     EmbeddedModel(
         "nano", "foretoken-nano-q8_0.gguf", "e884f395ea793356c9ce79dcaf2e92e1ffdfc38f108abfd6b05d63bc66fb0e9c"
@@ -48,6 +50,14 @@ def path_of(name: str) -> Path:
     if name not in MODELS:
         raise UnknownModel(name)
     return Path(str(resources.files(__name__))) / MODELS[name].file
+
+
+def draft_for(path: Path) -> Path | None:
+    """The embedded model that drafts for the one in this file, if it is one and has such a companion."""
+    for model in MODELS.values():
+        if model.draft is not None and path == path_of(model.name):
+            return path_of(model.draft)
+    return None
 
 
 def is_intact(name: str) -> bool:

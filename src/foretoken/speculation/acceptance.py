@@ -67,6 +67,8 @@ class _Trust:
 class Acceptance:
     """Turns confidences into probabilities, by drafter, confidence and tokens right before, and by session."""
 
+    calibrated: set[str] = field(default_factory=set)
+    """Drafters whose confidences are probabilities, as a model's are."""
     _buckets: dict[tuple[str, int, int], _Bucket] = field(default_factory=dict)
     _trust: defaultdict[SeqId, dict[str, _Trust]] = field(default_factory=lambda: defaultdict(dict))
     _doubts: dict[float, int] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class Acceptance:
 
     def _chance(self, source: str, run: int, stated: float) -> float:
         bucket = self._buckets.get((source, run, self._doubt(stated)))
-        expected = _believed(stated, run)
+        expected = self._believed(source, stated, run)
         return min(_SURE, expected if bucket is None else bucket.probability(expected))
 
     def first(self, seq: SeqId, draft: Draft) -> float:
@@ -112,7 +114,7 @@ class Acceptance:
             stated, run = offer.confidence[position], _run(streak + position)
             bucket = self._buckets.setdefault((offer.source, run, self._doubt(stated)), _Bucket())
             if position == 0:
-                trust.learn(guess == token, bucket.probability(_believed(stated, run)))
+                trust.learn(guess == token, bucket.probability(self._believed(offer.source, stated, run)))
             bucket.learn(guess == token)
             if guess != token:
                 trust.streak = 0
@@ -162,6 +164,10 @@ class Acceptance:
             self._doubts[stated] = known
         return known
 
+    def _believed(self, source: str, stated: float, run: int) -> float:
+        """A drafter's own word before anything is known."""
+        return stated if source in self.calibrated else float(stated ** STREAKS[run][1])
+
     def _trusted(self, seq: SeqId, source: str) -> _Trust:
         return self._trust[seq].setdefault(source, _Trust())
 
@@ -169,8 +175,3 @@ class Acceptance:
 def _run(n_right: int) -> int:
     """Which kind of run it is after so many right tokens: a drafter that has been right for long is likely to go on."""
     return next(i for i, (limit, _) in enumerate(STREAKS) if n_right < limit)
-
-
-def _believed(stated: float, run: int) -> float:
-    """A drafter's own word before anything is known."""
-    return float(stated ** STREAKS[run][1])

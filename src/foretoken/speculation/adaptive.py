@@ -27,6 +27,9 @@ _PROVEN_SURE = 0.98
 """How sure a drafter that takes long is thought to be when it is decided how much to ask of it."""
 _GOOD_OFFER = 0.7
 """Where a drafter's first token is at least this likely to be right, none whose guesses take long is asked."""
+_GAP = 3
+"""Vain asks of the others in a row, in a text of which they foresaw something, before one that takes long is read into
+it: where a copy stumbles it is soon on its feet again."""
 _MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 _MARGIN_UNPROVEN = 1.4
@@ -71,6 +74,9 @@ class AdaptivePlanner:
         self._prices = Prices()
         self._balances: dict[str, Balance] = {}
 
+    def believe(self, source: str) -> None:
+        self.acceptance.calibrated.add(source)
+
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
         plain_ms = self.cost((1,) * len(proposals))
         self._sizing.switch_ms = self._aftermath.expected_ms(plain_ms)
@@ -111,7 +117,7 @@ class AdaptivePlanner:
         self._pause_or_wake(seq, step, spent)
         right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
         for source in spent.keys() - right:
-            self._prices.paid_in_vain(source, spent[source] * len(step.verdicts))
+            self._prices.paid_in_vain(source, spent[source] * len(step.verdicts), self._requests[seq].ledger)
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         paused = {ask.seq for ask in asks if self._requests[ask.seq].pause.lasts}
@@ -123,9 +129,12 @@ class AdaptivePlanner:
         return asks
 
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
+        request = self._requests[ask.seq]
+        others_suffice = request.ledger.won_ms > 0 and request.pause.n_vain < _GAP
         return (
             any(self.acceptance.first(ask.seq, offer) >= _GOOD_OFFER for offer in offers)
-            or not self._prices.affordable(source, self._requests[ask.seq].ledger, self.cost.curve(1))
+            or (others_suffice and source not in request.ledger.by_drafter)
+            or not self._prices.affordable(source, request.ledger, self.cost.curve(1))
             or self._back_off(ask.seq, source).resting()
         )
 
@@ -210,8 +219,10 @@ class AdaptivePlanner:
             for source in {verdict.draft.source, *spent} if verdict.draft else spent:
                 judged = bool(verdict.draft) and source == verdict.draft.source
                 won, asked = earned if judged else 0.0, spent.get(source, 0.0) * n_slots
+                begins = source not in self._requests[seq].ledger.by_drafter
                 self._enter(seq, source, won, asked)
-                self._back_off(seq, source).enter(won - asked, plain_ms, judged)
+                # What the first reading takes is no reason to leave it at that.
+                self._back_off(seq, source).enter(won if begins else won - asked, plain_ms, judged)
 
     def _enter(self, seq: SeqId, source: str, won_ms: float, asked_ms: float = 0.0) -> None:
         self._requests[seq].ledger.enter(source, won_ms, asked_ms)

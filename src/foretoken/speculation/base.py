@@ -82,7 +82,8 @@ class Drafter(Protocol):
     """Guesses continuations. One drafter serves all slots; `seq` names the slot.
 
     Whatever a drafter does, the text stays the model's own: a wrong guess costs time, never words. One whose guesses
-    themselves take long sets `costly = True`: it is then asked only while it earns more than it takes. One that
+    themselves take long sets `costly = True`: it is then asked only while it earns more than it takes. One
+    whose confidences are probabilities, as a model's are, sets `calibrated = True`: it is taken at its word. One that
     goes by grammars may set `for_grammars = True`: it is asked at every step of an answer that has one, and only there.
     """
 

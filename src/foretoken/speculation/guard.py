@@ -32,6 +32,7 @@ class Guard:
         self.drafter = drafter
         self.name = drafter.name
         self.costly = bool(getattr(drafter, "costly", False))
+        self.calibrated = bool(getattr(drafter, "calibrated", False))
         self.for_grammars = bool(getattr(drafter, "for_grammars", False))
         self.total = DrafterStatistics()
         self.enabled = True

@@ -20,12 +20,15 @@ class Ledger:
     """By verified drafts alone: what asking costs must not keep a request from ever betting."""
     elapsed_ms: float = 0.0
     by_drafter: dict[str, float] = field(default_factory=dict)
+    advances: dict[str, float] = field(default_factory=dict)
+    """What the first ask of each took: those whose guesses take long read the text then."""
 
     def enter(self, source: str, won_ms: float, asked_ms: float = 0.0) -> None:
         """Book what a drafter's draft won, or lost, in one step, and what asking it took."""
         saved_ms = won_ms - asked_ms
         self.won_ms += won_ms
         self.balance_ms += saved_ms
+        self.advances.setdefault(source, asked_ms)
         self.by_drafter[source] = self.by_drafter.get(source, 0.0) + saved_ms
 
     def stake_ms(self, plain_ms: float) -> float:

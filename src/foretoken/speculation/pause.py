@@ -33,6 +33,11 @@ class Pause:
         """Whether nobody need be asked for the next step."""
         return self._wait > 0
 
+    @property
+    def n_vain(self) -> int:
+        """How often in a row asking was in vain, up to a limit."""
+        return self._n_vain
+
     def end(self) -> None:
         """A draft was of use."""
         self._n_vain = self._wait = 0

@@ -63,6 +63,10 @@ class Outlook:
 class Planner(Protocol):
     """Chooses for all slots together; the empty draft is always allowed."""
 
+    def believe(self, source: str) -> None:
+        """The confidences of this drafter are probabilities."""
+        ...
+
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]: ...
     def observe(self, step: Step) -> None: ...
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
@@ -90,6 +94,9 @@ class LearnsNothing:
     """What planners share that go by no observation: everybody is asked, and no account is kept."""
 
     __slots__ = ()
+
+    def believe(self, source: str) -> None:
+        pass
 
     def observe(self, step: Step) -> None:
         pass

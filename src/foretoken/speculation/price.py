@@ -9,8 +9,11 @@ from foretoken.speculation.ledger import MAX_LOSS, STAKE_STEPS, Ledger
 _NEWS = 0.2
 _ADVANCE_STEPS = 3.0
 """Plain steps that a request may spend on a drafter that saves time, or of which nothing is known lately."""
+_AGAIN_STEPS = 1.5
+"""Plain steps that it may spend on asking again, however long the first ask took."""
 _FORGIVEN = 2
-"""Requests without a drafter that lost time, after which it gets another chance."""
+"""Requests without a drafter that lost time, after which it gets another chance; twice as many the next time."""
+_NEVER_LONGER = 32
 
 
 @dataclass(slots=True)
@@ -18,42 +21,63 @@ class _Account:
     """What is known of one drafter, over all requests."""
 
     vain_ms: float = 0.0
-    """What asking takes when nothing comes of it."""
+    """What asking again takes when nothing comes of it."""
     score: float = 0.0
     """1 if it saved time in all requests lately, -1 if it lost time in all; how much says more about the machine."""
     n_without: int = 0
     """Requests since one asked it."""
+    n_forgiven: int = _FORGIVEN
 
     @property
     def trusted(self) -> bool:
-        return self.score > -0.5 or self.n_without >= _FORGIVEN
+        return self.score > -0.5 or self.n_without >= self.n_forgiven
+
+    def learn(self, saved_ms: float) -> None:
+        """A request is over for which it was asked."""
+        on_trial = self.score <= -0.5
+        self.score += ((1.0 if saved_ms > 0 else -1.0) - self.score) / 2
+        self.n_without = 0
+        if saved_ms > 0:
+            self.n_forgiven = _FORGIVEN
+        elif on_trial:
+            self.n_forgiven = min(_NEVER_LONGER, 2 * self.n_forgiven)
 
 
 class Prices:
-    """What asking each drafter takes when nothing comes of it, and what it saved requests lately."""
+    """What asking each drafter takes when nothing comes of it, and what it saved requests lately.
+
+    The first ask of a request takes longest, for the drafter reads the text. It is an advance to a drafter that is
+    trusted; whether it is asked again depends on what came of that, and on what the next ask would take.
+    """
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         """Of those whose price was asked for."""
 
-    def paid_in_vain(self, source: str, ms: float) -> None:
+    def paid_in_vain(self, source: str, ms: float, ledger: Ledger) -> None:
         """An ask took so long, and its answer was none, or wrong."""
-        if account := self._accounts.get(source):
+        account = self._accounts.get(source)
+        if account and source in ledger.by_drafter:
             account.vain_ms += _NEWS * (ms - account.vain_ms)
 
     def over(self, ledger: Ledger) -> None:
         """A request is over: learn what each drafter saved it."""
         for source, account in self._accounts.items():
-            saved = ledger.by_drafter.get(source)
-            if saved is None:
+            saved_ms = ledger.by_drafter.get(source)
+            if saved_ms is None:
                 account.n_without += 1
             else:
-                account.score += ((1.0 if saved > 0 else -1.0) - account.score) / 2
-                account.n_without = 0
+                account.learn(saved_ms)
 
     def affordable(self, source: str, ledger: Ledger, plain_ms: float) -> bool:
         """Whether it would not have lost the request more than it may if the answer were of no use."""
         account = self._accounts.setdefault(source, _Account())
-        steps = _ADVANCE_STEPS if account.trusted else STAKE_STEPS
-        allowed = MAX_LOSS * ledger.elapsed_ms + steps * plain_ms
-        return ledger.by_drafter.get(source, 0.0) - account.vain_ms >= -allowed
+        saved_ms = ledger.by_drafter.get(source)
+        if saved_ms is None:
+            return account.trusted
+        if account.score <= -0.5:
+            spare_ms = STAKE_STEPS * plain_ms
+        else:
+            spare_ms = max(_ADVANCE_STEPS * plain_ms - ledger.advances[source], _AGAIN_STEPS * plain_ms)
+        allowed_ms = MAX_LOSS * ledger.elapsed_ms + spare_ms
+        return saved_ms + ledger.advances[source] - account.vain_ms >= -allowed_ms

@@ -32,6 +32,9 @@ class Speculator:
         """Those whose guesses take long come last: they are asked where the others have nothing good to offer."""
         self._readers = [guard for guard in self.guards if guard.reads]
         self.planner: Planner = planner or FixedPlanner()
+        for guard in self.guards:
+            if guard.calibrated:
+                self.planner.believe(guard.name)
         self._clock = clock
         self._sessions: dict[SeqId, _SessionRecord] = {}
         self._verdicts: dict[SeqId, Verdict] = {}

@@ -488,6 +488,44 @@ def test_a_slow_drafter_gets_another_chance() -> None:
     assert counts[-1] == 20, counts
 
 
+def test_a_long_first_reading_does_not_keep_a_drafter_from_being_asked_again() -> None:
+    p = planner()
+    asked = []
+    for n in range(12):
+        asked.append(not p.too_dear(ask(), "slow", []))
+        spent = {"slow": 40.0 if n == 0 else 2.0} if asked[-1] else {}
+        step = Step({0: 1}, 10.0 + sum(spent.values()), False, {0: Verdict(NO_DRAFT, (999,), 0)}, {0: []}, {0: spent})
+        p.observe(step)
+    assert asked[:4] == [True] * 4, "what is left to spend does not depend on what the reading took"
+    assert not asked[-1], "but it is little"
+
+
+def test_a_drafter_that_loses_again_waits_twice_as_long_for_its_next_chance() -> None:
+    p = planner()
+    tries = [bool(spend(p, won=False, n=30)) for _ in range(30)]
+    waits = [len(run) for run in "".join("x" if tried else "." for tried in tries).split("x") if run]
+    assert waits[:3] == [2, 4, 8], tries
+
+
+def test_one_that_takes_long_is_not_read_in_where_a_copy_stumbles() -> None:
+    p = planner()
+    earn(p)
+    assert p.too_dear(ask(), "slow", [])
+    for _ in range(3):
+        p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {}, {0: {"a": 0.03}}, {0}))
+    assert not p.too_dear(ask(), "slow", []), "the others have nothing to say here"
+
+
+def test_whose_confidences_are_probabilities_is_taken_at_its_word() -> None:
+    p = planner()
+    assert p.acceptance.first(0, offer(0.8)) < 0.5
+    p.believe("a")
+    assert p.acceptance.first(0, offer(0.8)) == pytest.approx(0.8)
+    for _ in range(30):
+        p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {0: [offer(0.8)]}))
+    assert p.acceptance.first(0, offer(0.8)) < 0.2, "until it turns out wrong"
+
+
 def test_who_takes_long_is_asked_for_no_more_than_would_be_verified() -> None:
     p = planner(GPU)
     begun = p.appetite(ask(), "slow")
@@ -501,5 +539,6 @@ def test_who_takes_long_is_asked_for_no_more_than_would_be_verified() -> None:
 def test_who_takes_long_is_not_asked_where_another_offer_is_good() -> None:
     p = planner()
     earn(p)
+    p._requests[0].ledger.enter("slow", 1.0)
     assert p.too_dear(ask(), "slow", [offer(0.99)])
     assert not p.too_dear(ask(), "slow", [offer(0.4)])

@@ -44,6 +44,7 @@ class DraftModelDrafter:
 
     name = "draft-model"
     costly = True
+    calibrated = True
 
     def __init__(self, host: Host, *, n_max: int = 16, p_min: float = 0.6, window: int = 64) -> None:
         if n_max < 1 or not 0 <= p_min <= 1 or window < 1:

@@ -61,6 +61,7 @@ class MtpDrafter:
 
     name = "mtp"
     costly = True
+    calibrated = True
 
     def __init__(self, host: Host, *, n_max: int = 4, p_min: float = 0.5, window: int = 32) -> None:
         if n_max < 1 or not 0 <= p_min <= 1 or window < 2:
