@@ -242,6 +242,7 @@ class AdaptivePlanner:
             pause.end()
         elif seq in step.asked:
             pause.asked_in_vain(n_right, sum(spent.values()), step.ms / len(step.verdicts))
+            pause.join(max((other.pause.wait for at, other in self._requests.items() if at != seq), default=0))
         else:
             pause.waited(n_right)
 

@@ -48,6 +48,16 @@ class Pause:
         self._wait = min(2 ** max(0, self._n_vain - PATIENCE) - 1, _bearable(spent_ms, step_ms))
         self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
 
+    @property
+    def wait(self) -> int:
+        """Steps to wait still."""
+        return self._wait
+
+    def join(self, wait: int) -> None:
+        """Wait for as long as another slot does, if that makes little difference: asked together they take less."""
+        if self._wait and self._wait <= 2 * wait <= 4 * self._wait:
+            self._wait = wait
+
     def waited(self, n_right: int) -> None:
         """Nobody was asked for a step; what was offered before has been right so many times in a row by now."""
         self._wait = 0 if n_right >= self._wake else max(0, self._wait - 1)

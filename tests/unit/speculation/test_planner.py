@@ -448,6 +448,19 @@ def test_slots_are_asked_together() -> None:
     assert p.worth_asking([ask(0), ask(1)]) == [ask(0), ask(1)]
 
 
+def test_slots_that_wait_come_to_wait_for_each_other() -> None:
+    p = planner()
+    n_asked = n_steps = 0
+    for n in range(400):
+        begun = range(3 if n > 20 else 1)
+        asked = {one.seq for one in p.worth_asking([ask(seq) for seq in begun])}
+        n_asked, n_steps = n_asked + len(asked), n_steps + bool(asked)
+        verdicts = {seq: Verdict(NO_DRAFT, (999,), 0) for seq in begun}
+        spent = {seq: {"a": 0.3} for seq in asked}
+        p.observe(Step(dict.fromkeys(begun, 1), 30.0, False, verdicts, {}, spent, asked))
+    assert n_asked > 1.8 * n_steps, "the first slot began long before the others"
+
+
 def test_who_is_certain_is_believed_from_the_first_token_until_it_was_wrong() -> None:
     p = planner()
     assert length(p.plan([Proposal(ask(), [offer(1.0, n=3)])])) == 3
