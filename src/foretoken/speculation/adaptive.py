@@ -157,7 +157,7 @@ class AdaptivePlanner:
 
     def end(self, seq: SeqId) -> None:
         if request := self._requests.pop(seq, None):
-            self._prices.over(request.ledger)
+            self._prices.over(request.ledger, self.cost.curve(1))
         self._aftermath.forget(seq)
         self.acceptance.forget(seq)
 

@@ -13,7 +13,10 @@ _AGAIN_STEPS = 1.5
 """Plain steps that it may spend on asking again, however long the first ask took."""
 _FORGIVEN = 2
 """Requests without a drafter that lost time, after which it gets another chance; twice as many the next time."""
-_NEVER_LONGER = 32
+_NEVER_LONGER = 8
+_GREAT_STEPS = 15.0
+"""Plain steps saved in a request that make up for three in which it lost."""
+_GREAT = 3.0
 
 
 @dataclass(slots=True)
@@ -23,24 +26,24 @@ class _Account:
     vain_ms: float = 0.0
     """What asking again takes when nothing comes of it."""
     score: float = 0.0
-    """1 if it saved time in all requests lately, -1 if it lost time in all; how much says more about the machine."""
+    """-1 if it lost time in all requests lately; how much it lost says more about the machine."""
     n_without: int = 0
     """Requests since one asked it."""
     n_forgiven: int = _FORGIVEN
 
     @property
-    def trusted(self) -> bool:
-        return self.score > -0.5 or self.n_without >= self.n_forgiven
+    def disappoints(self) -> bool:
+        return self.score <= -0.5
 
-    def learn(self, saved_ms: float) -> None:
+    def learn(self, saved_ms: float, plain_ms: float) -> None:
         """A request is over for which it was asked."""
-        on_trial = self.score <= -0.5
-        self.score += ((1.0 if saved_ms > 0 else -1.0) - self.score) / 2
-        self.n_without = 0
+        verdict = min(_GREAT, _GREAT * saved_ms / (_GREAT_STEPS * plain_ms)) if saved_ms > 0 else -1.0
         if saved_ms > 0:
             self.n_forgiven = _FORGIVEN
-        elif on_trial:
+        elif self.disappoints:
             self.n_forgiven = min(_NEVER_LONGER, 2 * self.n_forgiven)
+        self.score += (verdict - self.score) / 2
+        self.n_without = 0
 
 
 class Prices:
@@ -60,22 +63,22 @@ class Prices:
         if account and source in ledger.by_drafter:
             account.vain_ms += _NEWS * (ms - account.vain_ms)
 
-    def over(self, ledger: Ledger) -> None:
+    def over(self, ledger: Ledger, plain_ms: float) -> None:
         """A request is over: learn what each drafter saved it."""
         for source, account in self._accounts.items():
             saved_ms = ledger.by_drafter.get(source)
             if saved_ms is None:
                 account.n_without += 1
             else:
-                account.learn(saved_ms)
+                account.learn(saved_ms, plain_ms)
 
     def affordable(self, source: str, ledger: Ledger, plain_ms: float) -> bool:
         """Whether it would not have lost the request more than it may if the answer were of no use."""
         account = self._accounts.setdefault(source, _Account())
         saved_ms = ledger.by_drafter.get(source)
         if saved_ms is None:
-            return account.trusted
-        if account.score <= -0.5:
+            return not account.disappoints or account.n_without >= account.n_forgiven
+        if account.disappoints:
             spare_ms = STAKE_STEPS * plain_ms
         else:
             spare_ms = max(_ADVANCE_STEPS * plain_ms - ledger.advances[source], _AGAIN_STEPS * plain_ms)

@@ -513,11 +513,17 @@ def test_a_long_first_reading_does_not_keep_a_drafter_from_being_asked_again() -
     assert not asked[-1], "but it is little"
 
 
-def test_a_drafter_that_loses_again_waits_twice_as_long_for_its_next_chance() -> None:
+def test_a_drafter_that_loses_again_waits_twice_as_long_for_its_next_chance_but_not_for_ever() -> None:
     p = planner()
-    tries = [bool(spend(p, won=False, n=30)) for _ in range(30)]
-    waits = [len(run) for run in "".join("x" if tried else "." for tried in tries).split("x") if run]
-    assert waits[:3] == [2, 4, 8], tries
+    tries = "".join("x" if spend(p, won=False, n=30) else "." for _ in range(40))
+    assert [len(wait) for wait in tries.split("x") if wait][:4] == [2, 4, 8, 8], tries
+
+
+def test_who_saved_much_once_may_disappoint_more_often() -> None:
+    p = planner()
+    spend(p, won=True, n=100)
+    tries = [bool(spend(p, won=False, n=30)) for _ in range(5)]
+    assert tries == [True, True, True, False, False]
 
 
 def test_one_that_takes_long_is_not_read_in_where_a_copy_stumbles() -> None:
