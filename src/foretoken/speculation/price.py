@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foretoken.speculation.ledger import MAX_LOSS, STAKE_STEPS, Ledger
+from foretoken.speculation.ledger import MAX_LOSS, Ledger
 
 _NEWS = 0.2
 _ADVANCE_STEPS = 3.0
-"""Plain steps that a request may spend on a drafter that saves time, or of which nothing is known lately."""
+"""Plain steps that a request may spend on a drafter in advance."""
 _AGAIN_STEPS = 1.5
 """Plain steps that it may spend on asking again, however long the first ask took."""
 _FORGIVEN = 2
 """Requests without a drafter that lost time, after which it gets another chance; twice as many the next time."""
-_NEVER_LONGER = 8
+_NEVER_LONGER = 4
 _GREAT_STEPS = 15.0
 """Plain steps saved in a request that make up for three in which it lost."""
 _GREAT = 3.0
@@ -78,9 +78,6 @@ class Prices:
         saved_ms = ledger.by_drafter.get(source)
         if saved_ms is None:
             return not account.disappoints or account.n_without >= account.n_forgiven
-        if account.disappoints:
-            spare_ms = STAKE_STEPS * plain_ms
-        else:
-            spare_ms = max(_ADVANCE_STEPS * plain_ms - ledger.advances[source], _AGAIN_STEPS * plain_ms)
+        spare_ms = max(_ADVANCE_STEPS * plain_ms - ledger.advances[source], _AGAIN_STEPS * plain_ms)
         allowed_ms = MAX_LOSS * ledger.elapsed_ms + spare_ms
         return saved_ms + ledger.advances[source] - account.vain_ms >= -allowed_ms
