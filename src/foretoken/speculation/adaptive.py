@@ -134,7 +134,7 @@ class AdaptivePlanner:
         return (
             any(self.acceptance.first(ask.seq, offer) >= _GOOD_OFFER for offer in offers)
             or (others_suffice and source not in request.ledger.by_drafter)
-            or not self._prices.affordable(source, request.ledger, self.cost.curve(1))
+            or not self._prices.affordable(source, request.ledger, self.cost.curve(1), len(self._requests) == 1)
             or self._back_off(ask.seq, source).resting()
         )
 

@@ -72,11 +72,16 @@ class Prices:
             else:
                 account.learn(saved_ms, plain_ms)
 
-    def affordable(self, source: str, ledger: Ledger, plain_ms: float) -> bool:
-        """Whether it would not have lost the request more than it may if the answer were of no use."""
+    def affordable(self, source: str, ledger: Ledger, plain_ms: float, alone: bool = True) -> bool:
+        """Whether it would not have lost the request more than it may if the answer were of no use.
+
+        Where others would wait for the first reading too, there are no second chances.
+        """
         account = self._accounts.setdefault(source, _Account())
         saved_ms = ledger.by_drafter.get(source)
         if saved_ms is None:
+            if not alone:
+                return account.score >= 0
             return not account.disappoints or account.n_without >= account.n_forgiven
         spare_ms = max(_ADVANCE_STEPS * plain_ms - ledger.advances[source], _AGAIN_STEPS * plain_ms)
         allowed_ms = MAX_LOSS * ledger.elapsed_ms + spare_ms

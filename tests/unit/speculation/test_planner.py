@@ -519,6 +519,15 @@ def test_a_drafter_that_loses_again_waits_twice_as_long_for_its_next_chance_but_
     assert [len(wait) for wait in tries.split("x") if wait][:4] == [2, 4, 4, 4], tries
 
 
+def test_where_others_would_wait_a_drafter_that_lost_gets_no_second_chance() -> None:
+    p = planner()
+    p.worth_asking([ask(1)])
+    assert not p.too_dear(ask(0), "slow", [])
+    spend(p, won=False, n=30)
+    p.worth_asking([ask(1)])
+    assert not any(spend(p, won=False, n=30) for _ in range(10))
+
+
 def test_who_saved_much_once_may_disappoint_more_often() -> None:
     p = planner()
     spend(p, won=True, n=100)
