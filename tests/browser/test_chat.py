@@ -82,8 +82,7 @@ def test_the_formatted_answer_has_the_same_colours(open_page: OpenPage, server: 
     for index, classes in shown:
         assert ("guessed" in classes) == (tokens[index]["origin"] != "model")
     page.locator("#switch-colours").uncheck()
-    first = answer.locator(".said .guessed").first
-    assert first.evaluate("(e) => getComputedStyle(e).textDecorationLine") == "none"
+    expect(answer.locator(".said .guessed").first).to_have_css("text-decoration-line", "none")
 
 
 def test_a_token_tells_where_it_comes_from(open_page: OpenPage, server: RunningServer) -> None:
