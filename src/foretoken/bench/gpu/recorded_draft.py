@@ -41,9 +41,9 @@ class RecordedDraftModel(DraftModelDrafter):
     """
 
     def __init__(self, replaced: DraftModelDrafter, answers: Mapping[Prompt, Guessed]) -> None:
-        super().__init__(replaced.host, n_max=replaced.n_max, p_min=replaced.p_min, window=replaced.window)
         self._answers = answers
         self._following: dict[SeqId, tuple[int, Guessed]] = {}
+        super().__init__(replaced.host, n_max=replaced.n_max, p_min=replaced.p_min, window=replaced.window)
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
         self._following[seq] = (len(prompt), self._answers.get(tuple(prompt), _UNKNOWN))
@@ -53,7 +53,7 @@ class RecordedDraftModel(DraftModelDrafter):
 
     def choose(self, logits: NDArray[np.float32], ask: DraftAsk, drafted: Sequence[Token]) -> tuple[Token, float]:
         own, _ = super().choose(logits, ask, drafted)
-        n_prompt, answer = self._following[ask.seq]
+        n_prompt, answer = self._following.get(ask.seq, (0, _UNKNOWN))
         said = len(ask.tokens) - n_prompt
         at = said + len(drafted)
         if at >= len(answer.tokens):

@@ -57,6 +57,13 @@ class DraftModelDrafter:
         if self.window < 1:
             raise ValueError(f"n_max must be less than the draft model's context of {self._backend.n_ctx} tokens")
         self._held: dict[SeqId, _Held] = {}
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """The first batches of a context take many times longer: better now than in somebody's answer."""
+        self.draft([DraftAsk(0, [0] * self.window, self.n_max, 1, p_min=0.0)])
+        self._memory.release(0)
+        self._held.clear()
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
         """Nothing to do: the next ask says what is shared with what is held."""
