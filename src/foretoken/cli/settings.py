@@ -70,11 +70,14 @@ def _cache(ram: int | None, disk: int, path: Path | None, n_checkpoints: int | N
 def _draft_path(wish: str | None, drafters: tuple[str, ...], model: Path) -> Path | None:
     """The draft model that was named; without a name, the companion of an embedded model."""
     wanted = "auto" in drafters or "draft-model" in drafters
-    if wish and wish != "none" and drafters and not wanted:
+    if wish is None:
+        found = draft_for(model) if wanted else None
+    elif wish in ("", "none"):
+        found = None
+    elif drafters and not wanted:
         raise ConfigError("-md names a draft model, but --spec-type does not list draft-model")
-    found = resolve(wish) if wish and wish != "none" else None
-    if wish is None and wanted:
-        found = draft_for(model)
+    else:
+        found = resolve(wish)
     if found is None and "draft-model" in drafters:
         raise ConfigError("--spec-type draft-model needs the model: add -md FILE")
     return found

@@ -24,43 +24,35 @@ class Pause:
     """
 
     def __init__(self) -> None:
-        self._n_vain = 0
-        self._wait = 0
+        self.n_vain = 0
+        """How often in a row asking was in vain, up to a limit."""
+        self.wait = 0
+        """Steps to wait still."""
         self._wake = 0
 
     @property
     def lasts(self) -> bool:
         """Whether nobody need be asked for the next step."""
-        return self._wait > 0
-
-    @property
-    def n_vain(self) -> int:
-        """How often in a row asking was in vain, up to a limit."""
-        return self._n_vain
+        return self.wait > 0
 
     def end(self) -> None:
         """A draft was of use."""
-        self._n_vain = self._wait = 0
+        self.n_vain = self.wait = 0
 
     def asked_in_vain(self, n_right: int, spent_ms: float, step_ms: float) -> None:
         """No draft was of use, though the best drafter has been right so many times in a row."""
-        self._n_vain = min(self._n_vain + 1, PATIENCE + LONGEST.bit_length())
-        self._wait = min(2 ** max(0, self._n_vain - PATIENCE) - 1, _bearable(spent_ms, step_ms))
+        self.n_vain = min(self.n_vain + 1, PATIENCE + LONGEST.bit_length())
+        self.wait = min(2 ** max(0, self.n_vain - PATIENCE) - 1, _bearable(spent_ms, step_ms))
         self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
-
-    @property
-    def wait(self) -> int:
-        """Steps to wait still."""
-        return self._wait
 
     def join(self, wait: int) -> None:
         """Wait for as long as another slot does, if that makes little difference: asked together they take less."""
-        if self._wait and self._wait <= 2 * wait <= 4 * self._wait:
-            self._wait = wait
+        if self.wait and self.wait <= 2 * wait <= 4 * self.wait:
+            self.wait = wait
 
     def waited(self, n_right: int) -> None:
         """Nobody was asked for a step; what was offered before has been right so many times in a row by now."""
-        self._wait = 0 if n_right >= self._wake else max(0, self._wait - 1)
+        self.wait = 0 if n_right >= self._wake else max(0, self.wait - 1)
 
 
 def _bearable(spent_ms: float, step_ms: float) -> int:

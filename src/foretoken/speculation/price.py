@@ -26,7 +26,7 @@ class _Account:
     vain_ms: float = 0.0
     """What asking again takes when nothing comes of it."""
     score: float = 0.0
-    """-1 if it lost time in all requests lately; how much it lost says more about the machine."""
+    """-1 if it lost time in all requests lately (how much says more about the machine), up to 3 if it saved much."""
     n_without: int = 0
     """Requests since one asked it."""
     n_forgiven: int = _FORGIVEN
