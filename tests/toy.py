@@ -142,7 +142,7 @@ class ToyBackend:
     def sampler(self, params: SamplingParams, history: Sequence[Token]) -> ToySampler:
         return ToySampler(self, params)
 
-    def expect(self, seq: SeqId, best_only: bool) -> None:
+    def expect(self, seq: SeqId, n_best: int | None) -> None:
         pass
 
     def length(self, seq: SeqId) -> int:

@@ -88,8 +88,8 @@ class Backend(Protocol):
     def logits(self, row: int) -> NDArray[np.float32]: ...
     def sampler(self, params: SamplingParams, history: Sequence[Token]) -> Sampler: ...
 
-    def expect(self, seq: SeqId, best_only: bool) -> None:
-        """A request begins: of its rows nothing but the best token will be asked for, or anything may be."""
+    def expect(self, seq: SeqId, n_best: int | None) -> None:
+        """A request begins: of its rows only so many best tokens will be asked for, or (None) anything may be."""
         ...
 
     def length(self, seq: SeqId) -> int:

@@ -61,9 +61,14 @@ class SamplingParams:
         return self.repeat_last_n != 0 and any(penalties)
 
     @property
-    def takes_best(self) -> bool:
-        """Whether the best token is chosen, whatever came before."""
-        return self.greedy and not (self.dry_multiplier or self.penalises or self.infill or self.biases)
+    def n_best(self) -> int | None:
+        """How many of the best tokens are all that a choice looks at; None where that is not known."""
+        if self.biases or self.penalises or self.dry_multiplier:
+            return None
+        if self.greedy:
+            return None if self.infill else 1
+        # Mirostat and top-n-sigma look at all logits. Two at least: of a best token alone nobody knows the logit.
+        return None if self.mirostat or self.top_n_sigma > 0 or self.top_k <= 0 else max(self.top_k, 2)
 
     @property
     def biases(self) -> dict[Token, float]:

@@ -35,21 +35,50 @@ def test_the_best_are_among_them(seed: int, k: int, n: int, shape: str) -> None:
         logits[rng.random(n) < 0.999] = -np.inf
     elif shape == "sorted":
         logits.sort()
-    found = few.contenders(logits, k)
-    assert (np.diff(found) > 0).all()
-    kth = np.partition(logits, n - k)[n - k]
-    assert set(np.flatnonzero(logits > kth)) <= set(found)
-    assert (logits[found] >= kth).sum() >= k
+    tokens, found = few.contenders(logits, k)
+    assert (tokens == np.flatnonzero(logits >= np.partition(logits, n - k)[n - k])).all()
+    assert (found == logits[tokens]).all()
 
 
-def test_few_others_are_among_them() -> None:
-    logits = np.random.default_rng(1).standard_normal(248320).astype(np.float32)
-    assert 40 <= len(few.contenders(logits, 40)) < 60
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 40),
+    st.integers(1, 5),
+    st.sampled_from([(248320, 256), (151936, 128), (49152, 64), (131072, 128)]),
+    st.booleans(),
+)
+def test_the_best_are_in_the_best_pieces(seed: int, k: int, n_rows: int, vocab: tuple[int, int], rough: bool) -> None:
+    n_vocab, size = vocab
+    assert few.piece_size(n_vocab) == size
+    logits = np.random.default_rng(seed).standard_normal((n_rows, n_vocab)).astype(np.float32)
+    if rough:
+        logits = np.round(logits, 2)
+    pieces = logits.reshape(n_rows, -1, size)
+    order = np.argsort(-pieces.max(axis=2), axis=1)[:, : k + 8].astype(np.int32)
+    found = few.contenders_in(np.take_along_axis(pieces, order[:, :, np.newaxis], axis=1), order, k)
+    for row, (tokens, values) in zip(logits, found, strict=True):
+        expected = few.contenders(row, k)
+        if not rough:
+            assert (tokens == expected[0]).all()
+            assert (values == expected[1]).all()
+        else:
+            # More pieces than were kept may end in the same logit.
+            assert set(tokens) <= set(expected[0])
+            assert (np.sort(values)[-k:] == np.sort(expected[1])[-k:]).all()
+
+
+@pytest.mark.parametrize("n_vocab", [201_089, 1_000_000])
+def test_a_vocabulary_that_cannot_be_cut_stays_whole(n_vocab: int) -> None:
+    assert few.piece_size(n_vocab) is None
 
 
 def test_numbers_that_are_none_leave_everything() -> None:
     logits = np.full(16 * few._COLUMNS, np.nan, np.float32)
-    assert len(few.contenders(logits, 40)) == len(logits)
+    assert len(few.contenders(logits, 40)[0]) == len(logits)
+    kept = np.full((2, 48, 16), np.nan, np.float32)
+    assert [
+        len(tokens) for tokens, _ in few.contenders_in(kept, np.tile(np.arange(48, dtype=np.int32), (2, 1)), 40)
+    ] == [768] * 2
 
 
 @pytest.mark.parametrize(
@@ -78,18 +107,17 @@ def test_same_choices_as_from_the_whole_vocabulary(
             finally:
                 sampler.close()
 
-        assert chains._n_best(params, n_vocab) == params.top_k
+        assert chains.worth_it(n_vocab, params.top_k)
         from_few = chosen()
-        monkeypatch.setattr(chains, "_n_best", lambda params, n_vocab: None)
+        monkeypatch.setattr(chains, "worth_it", lambda n_vocab, k: False)
         assert from_few == chosen()
 
 
 @pytest.mark.parametrize(
     "params",
     [
-        SamplingParams(temperature=0),
+        SamplingParams(temperature=0, infill=True),
         SamplingParams(temperature=1, top_k=0),
-        SamplingParams(temperature=1, top_k=100_000),
         SamplingParams(temperature=1, top_n_sigma=1),
         SamplingParams(temperature=1, repeat_penalty=1.1),
         SamplingParams(temperature=1, dry_multiplier=1),
@@ -99,12 +127,12 @@ def test_same_choices_as_from_the_whole_vocabulary(
     ],
 )
 def test_chains_that_look_at_more_get_more(params: SamplingParams) -> None:
-    assert chains._n_best(SamplingParams(temperature=1), 248320) == 40
-    assert chains._n_best(params, 248320) is None
+    assert SamplingParams(temperature=1).n_best == 40
+    assert params.n_best is None
 
 
 def test_small_vocabularies_are_sampled_whole() -> None:
-    assert chains._n_best(SamplingParams(temperature=1), 8192) is None
+    assert not few.worth_it(8192, 40)
 
 
 def test_several_threads_find_the_same() -> None:
@@ -113,6 +141,6 @@ def test_several_threads_find_the_same() -> None:
     rows.decoded(range(64))
     rows._logits = logits
     for row in range(64):
-        assert (rows.contenders(row, 40) == few.contenders(logits[row], 40)).all()
+        assert (rows.contenders(row, 40)[0] == few.contenders(logits[row], 40)[0]).all()
         assert rows.best(row) == logits[row].argmax()
     rows.close()

@@ -1,4 +1,4 @@
-"""Best tokens that the graph itself finds: the same as those found on the host, and logits only where they are."""
+"""What the graph itself finds in its rows: the same as is found on the host, and logits only where they are."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from foretoken.backend import Span
 from foretoken.config import ContextConfig
 from foretoken.errors import IntegrityError
+from foretoken.llama import contenders as few
 from foretoken.llama import device_choice
 from foretoken.llama.context import Context
 from foretoken.llama.model import Model
@@ -42,54 +44,119 @@ def _spans(rng: random.Random, held: dict[int, int], n_vocab: int) -> list[Span]
 
 @pytest.mark.parametrize("kind", ["qwen35", "llama"])
 @pytest.mark.parametrize("unified", [True, False])
-def test_same_best_as_on_the_host(tiny_model: TinyModel, kind: str, unified: bool) -> None:
-    """Any mixture of sequences, widths and of who lets the device choose, in one batch after the other."""
+def test_same_as_on_the_host(tiny_model: TinyModel, kind: str, unified: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any mixture of sequences, widths and of how much of whose rows the device keeps, in one batch after the other."""
+    monkeypatch.setattr(few, "_BLOCK", 64)
     model, rng = tiny_model(kind), random.Random(3)
     with _opened(model, unified) as host, _opened(model, unified) as device:
         held = dict.fromkeys(range(3), 0)
         for _ in range(40):
             seq = rng.randrange(3)
-            if rng.random() < 0.3:
-                (device._choice.detach if seq in device._choice else device._choice.attach)(seq)
+            if rng.random() < 0.5:
+                if seq in device._choice:
+                    device._choice.detach(seq)
+                else:
+                    device._choice.attach(seq, rng.choice((0, 9, 20)))
             spans = _spans(rng, held, model.vocabulary.n_tokens)
             host.decode(spans)
             device.decode(spans)
             for span in spans:
                 for row in span.outputs:
-                    assert device._rows.best(row) == int(host.logits(row).argmax())
-                    if span.seq in device._choice:
-                        with pytest.raises(IntegrityError, match="not brought to the host"):
-                            device.logits(row)
-                    else:
-                        assert (device.logits(row) == host.logits(row)).all()
+                    _same(host, device, row, device._choice.kept(span.seq) if span.seq in device._choice else None)
+
+
+def _same(host: Context, device: Context, row: int, n_kept: int | None) -> None:
+    logits = host.logits(row)
+    assert device._rows.best(row) == int(logits.argmax())
+    if n_kept is None:
+        assert (device.logits(row) == logits).all()
+        return
+    with pytest.raises(IntegrityError, match="not brought to the host"):
+        device.logits(row)
+    for k in (1, 2, 9, 20):
+        if k <= n_kept:
+            tokens, found = device._rows.contenders(row, k)
+            assert (tokens == np.flatnonzero(logits >= np.sort(logits)[-k])).all()
+            assert (found == logits[tokens]).all()
+        else:
+            with pytest.raises(IntegrityError, match="are wanted"):
+                device._rows.contenders(row, k)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=0.8, seed=3, top_k=8),
+        SamplingParams(temperature=1.3, seed=4, top_k=1),
+        SamplingParams(temperature=1.3, seed=4, top_k=8, xtc_probability=0.5, typical_p=0.7),
+        SamplingParams(temperature=0),
+    ],
+)
+def test_the_same_tokens_are_chosen(
+    tiny_model: TinyModel, params: SamplingParams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few, "_BLOCK", 64)
+    monkeypatch.setattr(few, "_COLUMNS", 64)
+    model, rng = tiny_model("qwen35"), random.Random(5)
+    tokens = [rng.randrange(model.vocabulary.n_tokens) for _ in range(60)]
+    chosen = []
+    for patience in (0.1, 10**9):
+        monkeypatch.setattr(device_choice, "_PATIENCE", patience)
+        with _opened(model, True) as context:
+            for start in (0, 30):
+                context.expect(1, params.n_best)
+                context.decode([Span(1, start, tokens[start : start + 30], 30, 0)])
+            assert (1 in context._choice) == (patience == 0.1)
+            sampler = context.sampler(params, [])
+            chosen.append([sampler.sample(row) for row in range(30)])
+            sampler.close()
+    assert chosen[0] == chosen[1]
 
 
 def test_a_sequence_changes_when_it_has_lost_as_much_as_that_takes(
     tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_choice, "_PATIENCE", 40)
+    monkeypatch.setattr(device_choice, "_PATIENCE", 40 * device_choice._GREEDY_MS)
     with _opened(tiny_model("qwen35"), True) as context:
 
-        def answered(best_only: bool, n_rows: int, seq: int = 1) -> bool:
+        def answered(n_best: int | None, n_rows: int, seq: int = 1) -> bool:
             """Whether the device chose for a request of so many rows."""
-            context.expect(seq, best_only)
+            context.expect(seq, n_best)
             start = context.length(seq)
             context.decode([Span(seq, start, [5] * n_rows, n_rows, 0)])
             return seq in context._choice
 
-        assert not any(answered(True, 1) for _ in range(50)), "plain steps lose nothing"
-        assert [answered(True, 16) for _ in range(5)] == [False, False, False, True, True]
-        assert not answered(False, 16)
-        assert [answered(True, 16) for _ in range(6)] == [False] * 5 + [True], "twice the patience"
-        assert not answered(False, 16), "and so on"
-        assert not any(answered(best_only, 16) for best_only in [True, True, False] * 3), "mixed requests never change"
+        assert not any(answered(1, 1) for _ in range(50)), "plain steps lose nothing"
+        assert [answered(1, 16) for _ in range(5)] == [False, False, False, True, True]
+        assert not answered(None, 16)
+        assert [answered(1, 16) for _ in range(6)] == [False] * 5 + [True], "twice the patience"
+        assert not answered(None, 16), "and so on"
+        assert not any(answered(n_best, 16) for n_best in [1, 1, None] * 3), "mixed requests never change"
         assert 0 not in context._choice
+
+
+def test_who_keeps_more_also_serves_who_wants_less(tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few, "_COLUMNS", 64)
+    monkeypatch.setattr(device_choice, "_PATIENCE", 16 * device_choice._GREEDY_MS)
+    with _opened(tiny_model("qwen35"), True) as context:
+
+        def kept_for(n_best: int | None, n_rows: int = 16) -> int | None:
+            context.expect(0, n_best)
+            context.decode([Span(0, context.length(0), [5] * n_rows, n_rows, 0)])
+            return context._choice.kept(0) if 0 in context._choice else None
+
+        assert [kept_for(6), kept_for(6)] == [None, 14]
+        assert [kept_for(2), kept_for(6), kept_for(1), kept_for(6)] == [14] * 4, "no change without need"
+        assert [kept_for(7), kept_for(7)] == [None, 15], "what it kept does not do"
+        assert [kept_for(1, 64), kept_for(1)] == [15, 0], "nor, at length, for those who want much less"
+        assert kept_for(40) is None, "too many of so few tokens"
+        assert [kept_for(6, 1) for _ in range(30)][-1] == 14, "one row at a time, too"
 
 
 def test_a_cpu_keeps_its_logits(tiny_model: TinyModel) -> None:
     with Context(tiny_model("qwen35"), ContextConfig(n_ctx=512, n_threads=1)) as context:
         for _ in range(300):
-            context.expect(0, True)
+            context.expect(0, 1)
             context.decode([Span(0, 0, [5] * 32, 32, 0)])
             context.remove(0, 0)
         assert 0 not in context._choice

@@ -152,7 +152,7 @@ class Loop:
         if changes:
             params = replace(params, **changes)
         session.sampler = within(session.grammar, self.backend.sampler(params, session.prompt))
-        self.backend.expect(slot.id, params.takes_best and not session.reads_logits)
+        self.backend.expect(slot.id, None if session.reads_logits else params.n_best)
         self._begin_speculation(slot, session)
 
     def _begin_speculation(self, slot: Slot, session: Session) -> None:

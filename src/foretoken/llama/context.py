@@ -82,7 +82,7 @@ class Context:
         self.returns_early = model.on_device
         self._batch = Batch(self.n_batch, config.n_sequences + config.n_shadows)
         self._rows = Rows(pointer, self.n_outputs, self.n_vocab, helpers=model.on_device)
-        self._choice = DeviceChoice(pointer)
+        self._choice = DeviceChoice(pointer, self.n_vocab)
         self._floors: dict[SeqId, int] = {}
         self._no_state = self._export(0, "state")[_HEADER:] if self.recurrent and self.attention else None
 
@@ -116,8 +116,8 @@ class Context:
             raise DecodeError(f"libllama could not decode the batch: {_REASONS.get(code, f'code {code}')}")
         for span in spans:
             self._choice.brought(span.seq, span.n_outputs)
-        chosen = chain.from_iterable(span.outputs for span in spans if span.seq in self._choice)
-        self._rows.decoded(chain.from_iterable(span.outputs for span in spans), chosen)
+        kept = {row: self._choice.kept(span.seq) for span in spans if span.seq in self._choice for row in span.outputs}
+        self._rows.decoded(chain.from_iterable(span.outputs for span in spans), kept)
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """A view of one row's logits, valid until the next decode."""
@@ -128,10 +128,10 @@ class Context:
             return GreedySampler(self._rows, params)
         return LlamaSampler(self.pointer, self._rows, self.model.vocabulary, self.n_ctx, params, history)
 
-    def expect(self, seq: SeqId, best_only: bool) -> None:
+    def expect(self, seq: SeqId, n_best: int | None) -> None:
         # On a CPU the logits are where they are looked through, and the graph would copy them for it.
         if self.returns_early:
-            self._choice.expect(seq, best_only)
+            self._choice.expect(seq, n_best)
 
     def length(self, seq: SeqId) -> int:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, seq)) + 1

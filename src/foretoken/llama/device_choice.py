@@ -1,47 +1,29 @@
-"""The best token of every row, found by the device that computed the row.
+"""For which sequences the device chooses from the rows it computed, and how much of them comes to the host.
 
 A row of a large vocabulary is a megabyte. Bringing 64 of them to the host and looking through them takes a sixth of a
-small model's step on a GPU; their best tokens are 256 bytes. The library lets a sampler add to the graph; its own
-greedy one copies all logits as well, so this one does not keep them.
+small model's step on a GPU; their best tokens are 256 bytes, the pieces with the forty best of each a twentieth.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import defaultdict
 
 import llama_cpp
 
+from foretoken.llama.contenders import piece_size, worth_it
+from foretoken.llama.graph import BestPieces, BestToken
 from foretoken.types import SeqId
 
-_PATIENCE = 8192
-"""Rows of drafts that a sequence brings to the host for their best tokens alone before the device is to choose: by then
-that has taken as long as a change does."""
+_PATIENCE = 200
+"""Milliseconds that a sequence loses to a choice made elsewhere than where it should be before that is changed: as long
+as a change takes."""
+_SAMPLED_MS, _GREEDY_MS = 0.12, 0.025
+"""What it costs to bring a row to the host and to look for the few best tokens, or the best one (0.8B, H200)."""
 _FEW = 8
-"""Rows of a batch that are looked through on the host as fast."""
-_FLOAT = _INT = 4
-_graph = llama_cpp.llama_cpp._lib
-_argmax, _view = _graph.ggml_argmax, _graph.ggml_view_1d
-_argmax.argtypes, _argmax.restype = [ctypes.c_void_p] * 2, ctypes.c_void_p
-_view.argtypes, _view.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t], ctypes.c_void_p
-
-
-class _Tensor(ctypes.Structure):
-    """The beginning of `struct ggml_tensor`."""
-
-    _fields_ = (
-        ("type", ctypes.c_int),
-        ("buffer", ctypes.c_void_p),
-        ("ne", ctypes.c_int64 * 4),
-        ("nb", ctypes.c_size_t * 4),
-        ("op", ctypes.c_int),
-        ("op_params", ctypes.c_int32 * 16),
-        ("flags", ctypes.c_int32),
-        ("src", ctypes.c_void_p * 10),
-        ("view_src", ctypes.c_void_p),
-        ("view_offs", ctypes.c_size_t),
-    )
+"""Rows of a batch in which the host finds the best tokens as fast."""
+_SPARE = 8
+"""Pieces kept beyond those that must hold the best tokens: for tokens as good as the last of these."""
 
 
 class DeviceChoice:
@@ -51,50 +33,62 @@ class DeviceChoice:
     changes when it has lost as much by not having changed before, and then twice as much each time that proved wrong.
     """
 
-    def __init__(self, context: object) -> None:
+    def __init__(self, context: object, n_vocab: int) -> None:
         self._context = context
+        self._n_vocab = n_vocab
         self._chains: dict[SeqId, object] = {}
+        self._kept: dict[SeqId, int] = {}
+        self._links: dict[int, BestToken] = {0: BestToken()}
+        """By how many pieces of a row they keep."""
         self._possible = True
-        self._best_only: set[SeqId] = set()
-        self._n_brought: Counter[SeqId] = Counter()
-        self._patience: dict[SeqId, int] = defaultdict(lambda: _PATIENCE)
-        self._best: dict[int, int] = {}
-        """The best tokens of all rows in the graph that is being built, by the tensor of their logits."""
-        self._interface = self._sampler_interface()
+        self._needed: dict[SeqId, int | None] = {}
+        self._lost_ms: dict[SeqId, float] = defaultdict(float)
+        self._patience: dict[SeqId, float] = defaultdict(lambda: _PATIENCE)
 
     def __contains__(self, seq: SeqId) -> bool:
         return seq in self._chains
 
-    def expect(self, seq: SeqId, best_only: bool) -> None:
-        """A request begins of whose rows the best tokens will be asked for, or more."""
-        if best_only:
-            self._best_only.add(seq)
-            if self._possible and seq not in self and self._n_brought[seq] >= self._patience[seq]:
-                self.attach(seq)
-        else:
-            self._best_only.discard(seq)
-            self._n_brought[seq] = 0
+    def kept(self, seq: SeqId) -> int:
+        """How many pieces of a row come to the host; 0 is the best token alone."""
+        return self._kept[seq]
+
+    def expect(self, seq: SeqId, n_best: int | None) -> None:
+        """A request begins of whose rows so many best tokens will be asked for; None: everything may be."""
+        needed = self._needed[seq] = self._pieces(n_best)
+        if seq in self and (needed is None or self._kept[seq] < needed):
+            self.detach(seq)
+        if needed is None:
+            self._lost_ms[seq] = 0
+        elif self._possible and not self._right(seq, needed) and self._lost_ms[seq] >= self._patience[seq]:
             if seq in self:
-                self._patience[seq] *= 2
                 self.detach(seq)
+            self._lost_ms[seq] = 0
+            self.attach(seq, needed)
 
     def brought(self, seq: SeqId, n_rows: int) -> None:
         """So many rows of a sequence are on their way to the host."""
-        if n_rows >= _FEW and seq in self._best_only:
-            self._n_brought[seq] += n_rows
+        needed = self._needed.get(seq)
+        if needed is None or self._right(seq, needed):
+            return
+        if needed:
+            self._lost_ms[seq] += n_rows * _SAMPLED_MS
+        elif seq in self or n_rows >= _FEW:
+            self._lost_ms[seq] += n_rows * _GREEDY_MS
 
-    def attach(self, seq: SeqId) -> None:
+    def attach(self, seq: SeqId, n_kept: int = 0) -> None:
         chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
-        link = llama_cpp.llama_sampler_init(ctypes.pointer(self._interface), None)
+        link = llama_cpp.llama_sampler_init(ctypes.pointer(self._link(n_kept).interface), None)
         llama_cpp.llama_sampler_chain_add(chain, link)
         if llama_cpp.llama_set_sampler(self._context, seq, chain):
             self._chains[seq] = chain
+            self._kept[seq] = n_kept
         else:
             # Some ways to spread a model over devices do not allow it.
             llama_cpp.llama_sampler_free(chain)
             self._possible = False
 
     def detach(self, seq: SeqId) -> None:
+        self._patience[seq] *= 2
         llama_cpp.llama_set_sampler(self._context, seq, None)
         llama_cpp.llama_sampler_free(self._chains.pop(seq))
 
@@ -103,31 +97,21 @@ class DeviceChoice:
         while self._chains:
             llama_cpp.llama_sampler_free(self._chains.popitem()[1])
 
-    def _sampler_interface(self) -> llama_cpp.llama_sampler_i:
-        interface = llama_cpp.llama_sampler_i()
-        types = dict(llama_cpp.llama_sampler_i._fields_)
-        functions: dict[str, Callable[..., object]] = {
-            "name": lambda sampler: b"best",
-            "apply": lambda sampler, candidates: None,
-            "backend_init": lambda sampler, buffers, n_outputs: True,
-            "backend_apply": self._add_to_graph,
-            "backend_reset": lambda sampler: self._best.clear(),
-        }
-        for name, function in functions.items():
-            setattr(interface, name, types[name](function))
-        return interface
+    def _right(self, seq: SeqId, needed: int) -> bool:
+        """Whether a sequence keeps what it needs, and not much more."""
+        return seq in self and bool(self._kept[seq]) == bool(needed)
 
-    def _add_to_graph(
-        self, _sampler: object, graph: int, _forward: int, data: ctypes._Pointer[llama_cpp.llama_sampler_data]
-    ) -> None:
-        """Called for every row while a graph is built; the rows are views of one tensor, looked through at once."""
-        row = data.contents
-        logits = _Tensor.from_address(row.logits)
-        if logits.view_src is None:
-            row.sampled = _argmax(graph, row.logits)
-        else:
-            if logits.view_src not in self._best:
-                self._best[logits.view_src] = _argmax(graph, logits.view_src)
-            number = logits.view_offs // (logits.ne[0] * _FLOAT)
-            row.sampled = _view(graph, self._best[logits.view_src], 1, number * _INT)
-        row.logits = None
+    def _pieces(self, n_best: int | None) -> int | None:
+        """How many of a row must be kept for that; None: all of it."""
+        if n_best == 1:
+            return 0
+        if n_best is None or piece_size(self._n_vocab) is None or not worth_it(self._n_vocab, n_best):
+            return None
+        return n_best + _SPARE
+
+    def _link(self, n_kept: int) -> BestToken:
+        if n_kept not in self._links:
+            size = piece_size(self._n_vocab)
+            assert size is not None
+            self._links[n_kept] = BestPieces(n_kept, size)
+        return self._links[n_kept]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from foretoken.config import available_cores
 from foretoken.errors import IntegrityError
-from foretoken.llama.contenders import contenders
+from foretoken.llama.contenders import Contenders, contenders, contenders_in, piece_size
 from foretoken.types import Token
 
 _MOST_HELPERS = 8
@@ -37,35 +37,38 @@ class Rows:
         self._context = context
         self._shape = (n_rows, n_vocab)
         self._numbers: dict[int, int] = {}
-        self._chosen: frozenset[int] = frozenset()
+        self._kept: Mapping[int, int] = {}
         self._logits: NDArray[np.float32] | None = None
-        self._found: dict[object, list[Any]] = {}
-        self._views: dict[int, NDArray[np.float32]] = {}
+        self._found: dict[object, Any] = {}
+        self._views: dict[str, tuple[int, NDArray[Any]]] = {}
         self._n_helpers = min(_MOST_HELPERS, available_cores() // 2) if helpers else 0
         self._helpers = ThreadPoolExecutor(self._n_helpers, "foretoken-rows") if self._n_helpers > 1 else None
 
-    def decoded(self, rows: Iterable[int], chosen: Iterable[int] = ()) -> None:
-        """A batch is under way in which these rows, in order, get logits; those `chosen` only a best token."""
+    def decoded(self, rows: Iterable[int], kept: Mapping[int, int] | None = None) -> None:
+        """A batch is under way in which these rows, in order, get logits; of those `kept` the device keeps so many
+        pieces, or (0) only the best token."""
         self._numbers = {row: number for number, row in enumerate(rows)}
-        self._chosen = frozenset(chosen)
+        self._kept = {} if kept is None else kept
         self._logits = None
         self._found = {}
 
     def logits(self, row: int) -> NDArray[np.float32]:
-        if row in self._chosen:
-            raise IntegrityError(f"the logits of row {row} were not brought to the host, only its best token")
+        if row in self._kept:
+            raise IntegrityError(f"the logits of row {row} were not brought to the host, only the best of them")
         view: NDArray[np.float32] = self._all()[self._numbers[row]]
         return view
 
     def best(self, row: int) -> Token:
         """One of a row's largest logits, always the same; the first unless the device chose."""
-        if row in self._chosen:
+        if row in self._kept:
             return self._told(row)
         return int(self._look("best", row, _best_of_each))
 
-    def contenders(self, row: int, k: int) -> NDArray[np.intp]:
-        """Some tokens of a row, in order, with the `k` best among them."""
-        found: NDArray[np.intp] = self._look(k, row, partial(_contenders_of_each, k=k))
+    def contenders(self, row: int, k: int) -> Contenders:
+        """The `k` best tokens of a row, and their equals."""
+        if row in self._kept:
+            return self._in_pieces(row, k)
+        found: Contenders = self._look(k, row, partial(_contenders_of_each, k=k))
         return found
 
     def close(self) -> None:
@@ -84,19 +87,56 @@ class Rows:
     def _all(self) -> NDArray[np.float32]:
         """Every row that has logits, in the batch's order; waits for a device that still computes."""
         if self._logits is None:
-            pointer = llama_cpp.llama_get_logits(self._context)
-            address = ctypes.addressof(pointer.contents)
-            # The library seldom moves them, and making a view takes longer than asking where they are.
-            if address not in self._views:
-                self._views = {address: np.ctypeslib.as_array(pointer, self._shape)}
-            self._logits = self._views[address]
+            self._logits = self._view("logits", llama_cpp.llama_get_logits)
         return self._logits
 
+    def _view(self, what: str, place: Callable[..., Any], row: int | None = None) -> NDArray[Any]:
+        """What lies there for every row of the batch."""
+        pointer = place(self._context) if row is None else place(self._context, row)
+        if not pointer:
+            raise IntegrityError(f"the device kept nothing of row {row}")
+        address = ctypes.addressof(pointer.contents)
+        if row is not None:
+            address -= self._numbers[row] * self._shape[1] * ctypes.sizeof(pointer.contents)
+        # The library seldom moves them, and making a view takes longer than asking where they are.
+        known = self._views.get(what)
+        if known is None or known[0] != address:
+            start = ctypes.cast(address, type(pointer))
+            known = self._views[what] = address, np.ctypeslib.as_array(start, self._shape)
+        return known[1]
+
     def _told(self, row: int) -> Token:
+        if self._kept[row]:
+            tokens, logits = self._in_pieces(row, 1)
+            return int(tokens[logits.argmax()])
         token = int(llama_cpp.llama_get_sampled_token_ith(self._context, row))
         if token < 0:
             raise IntegrityError(f"the device chose no token for row {row}")
         return token
+
+    def _in_pieces(self, row: int, k: int) -> Contenders:
+        n_kept = self._kept[row]
+        if k > n_kept:
+            raise IntegrityError(f"{k} tokens of row {row} are wanted, and the device kept {n_kept}")
+        key = ("pieces", k, n_kept)
+        if key not in self._found:
+            self._found[key] = self._look_into_pieces(k, n_kept)
+        found: Contenders = self._found[key][row]
+        return found
+
+    def _look_into_pieces(self, k: int, n_kept: int) -> dict[int, Contenders]:
+        """In all rows of which the device kept so many pieces."""
+        rows = [row for row, kept in self._kept.items() if kept == n_kept]
+        numbers = [self._numbers[row] for row in rows]
+        logits = self._view("kept", llama_cpp.llama_get_sampled_logits_ith, rows[0])
+        order = self._view("order", llama_cpp.llama_get_sampled_candidates_ith, rows[0])
+        # A slice, where they lie side by side, is not copied.
+        side_by_side = numbers[-1] - numbers[0] + 1 == len(numbers)
+        which = slice(numbers[0], numbers[-1] + 1) if side_by_side else numbers
+        size = piece_size(self._shape[1])
+        assert size is not None
+        pieces = logits[which, : n_kept * size].reshape(len(rows), n_kept, size)
+        return dict(zip(rows, contenders_in(pieces, order[which, :n_kept], k), strict=True))
 
 
 def _best_of_each(rows: NDArray[np.float32]) -> NDArray[np.intp]:
@@ -104,5 +144,5 @@ def _best_of_each(rows: NDArray[np.float32]) -> NDArray[np.intp]:
     return best
 
 
-def _contenders_of_each(rows: NDArray[np.float32], k: int) -> list[NDArray[np.intp]]:
+def _contenders_of_each(rows: NDArray[np.float32], k: int) -> list[Contenders]:
     return [contenders(row, k) for row in rows]

@@ -35,7 +35,8 @@ class LlamaSampler:
     ) -> None:
         self._context = context
         self._rows = rows
-        self._n_best = _n_best(params, vocabulary.n_tokens)
+        n_best = params.n_best
+        self._n_best = n_best if n_best is not None and worth_it(vocabulary.n_tokens, n_best) else None
         self._chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
         for link in _links(params, vocabulary, n_ctx):
             llama_cpp.llama_sampler_chain_add(self._chain, link)
@@ -43,14 +44,17 @@ class LlamaSampler:
             llama_cpp.llama_sampler_accept(self._chain, token)
 
     def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
-        if among is None and self._n_best is not None:
-            among = self._rows.contenders(row, self._n_best)
-        if among is None:
-            return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
-        # Only what may be chosen goes in: some samplers compute nonsense from logits of minus infinity.
-        candidates = np.zeros(len(among), _CANDIDATE)
-        candidates["id"] = among
-        candidates["logit"] = self._rows.logits(row).take(among)
+        if among is not None:
+            return self._choose(among, self._rows.logits(row).take(among))
+        if self._n_best is not None:
+            return self._choose(*self._rows.contenders(row, self._n_best))
+        return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
+
+    def _choose(self, tokens: NDArray[np.intp], logits: NDArray[np.float32]) -> Token:
+        """Only what may be chosen goes in: some samplers compute nonsense from logits of minus infinity."""
+        candidates = np.zeros(len(tokens), _CANDIDATE)
+        candidates["id"] = tokens
+        candidates["logit"] = logits
         data = candidates.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token_data))
         array = llama_cpp.llama_token_data_array(data, len(candidates), -1, False)
         llama_cpp.llama_sampler_apply(self._chain, ctypes.byref(array))
@@ -62,16 +66,6 @@ class LlamaSampler:
         if self._chain is not None:
             chain, self._chain = self._chain, None
             llama_cpp.llama_sampler_free(chain)
-
-
-def _n_best(params: SamplingParams, n_vocab: int) -> int | None:
-    """How many of the best tokens are all that the chain looks at, where that is known and few of many."""
-    if params.greedy or params.mirostat or params.biases or params.penalises or params.dry_multiplier:
-        return None
-    # It comes before top-k and looks at all logits.
-    if params.top_n_sigma > 0:
-        return None
-    return params.top_k if worth_it(n_vocab, params.top_k) else None
 
 
 def _reach(params: SamplingParams, n_ctx: int) -> int:
