@@ -10,7 +10,7 @@ NO_AMX := -DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__
 TRIM := $(NO_AMX) -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
 BINDING := llama-cpp-python==0.3.36
 
-.PHONY: serve test test-slow test-harness lint bench bench-gpu bench-page screenshots chromium train-smoke clean
+.PHONY: serve test test-slow test-harness lint bench gpu-kit bench-gpu bench-page screenshots chromium train-smoke clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -67,24 +67,35 @@ bench: $(VENV)/installed  ## the engine beside bare libllama, the drafters, plai
 	$(BIN)/foretoken bench drafters
 	$(BIN)/foretoken bench run $(MODEL)
 
-# Needs an NVIDIA GPU, nvcc, cmake, ninja; no network once there is an sdist: make bench-gpu SDIST=llama_cpp_python-0.3.36.tar.gz
-# A library with CUDA that is built already: make bench-gpu LLAMA_CPP_LIB_PATH=folder VOCABULARY=ggml-vocab-qwen35.gguf
+# Needs an NVIDIA GPU, nvcc, cmake and ninja. What comes from the network lies in gpu-kit: for a machine without one,
+# make it elsewhere (make gpu-kit FOR=3.12 for that machine's Python) and copy the folder into the checkout there.
 GPU ?= gpu-bench
-SDIST ?=
-LLAMA_CPP_LIB_PATH ?=
-LIBS = $(or $(LLAMA_CPP_LIB_PATH),$(CURDIR)/$(GPU)/build/bin)
-VOCABULARY ?= $(GPU)/llama.cpp/models/ggml-vocab-qwen35.gguf
-# A Python that brings its own libstdc++ crashes in libllama: PRELOAD=/usr/lib/x86_64-linux-gnu/libstdc++.so.6
-PRELOAD ?=
+KIT := gpu-kit
+FOR ?=
+GPU_BIN := .venv-gpu/bin
+LIBS = $(abspath $(GPU))/build/bin
+# A Python that brings its own libstdc++ crashes in what the system's compiler built.
+PRELOAD ?= $(wildcard /usr/lib/x86_64-linux-gnu/libstdc++.so.6)
 
-bench-gpu: $(VENV)/installed  ## true shapes with random weights on a GPU; ARGS="--models qwen3.5-27b --seconds 600"
-	@mkdir -p $(GPU)
-	@[ -n "$(LLAMA_CPP_LIB_PATH)" ] || [ -f "$(SDIST)" ] || { echo "SDIST=... is missing: see docs/results/gpu.md"; exit 1; }
-	@[ -n "$(LLAMA_CPP_LIB_PATH)" ] || $(BIN)/python -m foretoken.bench.gpu.build --sdist $(SDIST) --folder $(GPU)
-	LLAMA_CPP_LIB_PATH=$(LIBS) LD_PRELOAD="$(PRELOAD) $$(ls $(LIBS)/libabsent.so 2>/dev/null)" \
-	  $(BIN)/python -m foretoken.bench.gpu --folder $(GPU) --out $(GPU)/gpu.json --vocabulary $(VOCABULARY) \
-	  $$(test -x $(LIBS)/llama-server && echo --server $(LIBS)/llama-server) $(ARGS)
-	$(BIN)/python -m foretoken.bench.gpu.report $(GPU)/gpu.json
+gpu-kit:  ## what bench-gpu needs from the network, for a machine without one: make gpu-kit FOR=3.12
+	$(PYTHON) -m gpu.kit --out $(KIT) $(if $(FOR),--python $(FOR))
+
+$(KIT)/complete:
+	@$(MAKE) --no-print-directory gpu-kit
+
+.venv-gpu/installed: $(KIT)/complete
+	$(PYTHON) -m venv --clear .venv-gpu
+	@echo "installing from $(KIT)"
+	@$(GPU_BIN)/python -m pip install --disable-pip-version-check --quiet --no-index --no-deps $(KIT)/wheels/*.whl
+	@$(GPU_BIN)/python -m pip install --disable-pip-version-check --quiet --no-index --no-deps --no-build-isolation --editable .
+	@touch $@
+
+bench-gpu: .venv-gpu/installed  ## true shapes with random weights on a GPU; ARGS="--models qwen3.5-27b --seconds 600"
+	$(GPU_BIN)/python -m gpu.build --sdist $(KIT)/llama-cpp-python.tar.xz --folder $(GPU)
+	PYTHONPATH=$(GPU)/sources LLAMA_CPP_LIB_PATH=$(LIBS) LD_PRELOAD="$(PRELOAD) $(LIBS)/libabsent.so" \
+	  $(GPU_BIN)/python -m foretoken.bench.gpu --folder $(GPU) --out $(GPU)/gpu.json --server $(LIBS)/llama-server \
+	  --vocabulary $(GPU)/sources/vendor/llama.cpp/models/ggml-vocab-qwen35.gguf $(ARGS)
+	$(GPU_BIN)/python -m foretoken.bench.gpu.report $(GPU)/gpu.json --chart $(GPU)/gpu.svg
 
 bench-page: $(VENV)/installed  ## what it costs the engine to be watched; make bench-page ARGS="--seconds 120 --threads 2"
 	$(BIN)/python -m tests.browser.cost $(ARGS)

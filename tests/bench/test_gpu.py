@@ -14,8 +14,6 @@ from gguf.quants import dequantize
 
 from foretoken.bench import blocks, shapes
 from foretoken.bench.gpu import costs, recordings, report, run
-from foretoken.bench.gpu.build import trim
-from foretoken.bench.gpu.recorded_server import patch
 from foretoken.bench.gpu.scripted import scripted
 from foretoken.config import ModelConfig
 from foretoken.engine.engine import Engine
@@ -104,30 +102,6 @@ def test_the_prediction_layer_is_timed_and_reported(toy: Path) -> None:
     facts = {"date": "", "gpu": "", "cpu": "", "library": ""}
     text = "\n".join(report.tables({"machine": facts, "toy": {"mtp": {"result": found}}}))
     assert "90%: " in text
-
-
-def test_only_kernels_that_are_used_are_built(tmp_path: Path) -> None:
-    instances = tmp_path / "ggml/src/ggml-cuda/template-instances"
-    instances.mkdir(parents=True)
-    for name in ("mmq-instance-q4_k", "mmq-instance-iq1_s", "fattn-tile-instance-dkq64-dv64", "mmf-instance-ncols_1"):
-        (instances / f"{name}.cu").write_text("x")
-    attention = "fattn-mma-f16-instance-ncols1_8-ncols2_{}.cu"
-    (instances / attention.format(4)).write_text("DECL(64, 64, 8, 4);\nDECL(576, 512, 8, 4);\n")
-    (instances / attention.format(1)).write_text("DECL(64, 64, 8, 1);\n")
-    trim(tmp_path)
-    left = {path.name: path.read_text() for path in instances.iterdir()}
-    assert left == {
-        "mmq-instance-q4_k.cu": "x",
-        "mmf-instance-ncols_1.cu": "x",
-        attention.format(4): "DECL(64, 64, 8, 4);\n",
-    }
-
-
-def test_another_llama_cpp_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "common").mkdir()
-    (tmp_path / "common/sampling.cpp").write_text("int main() {}\n")
-    with pytest.raises(ConfigError, match="not the llama"):
-        patch(tmp_path)
 
 
 def test_the_report_shows_what_a_run_kept() -> None:

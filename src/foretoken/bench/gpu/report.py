@@ -22,19 +22,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m foretoken.bench.gpu.report", description=__doc__)
     parser.add_argument("results", type=Path, help="what a run wrote (--out)")
     parser.add_argument("--chart", type=Path, help="an SVG of one model's workloads")
-    parser.add_argument("--model", default="qwen3.5-27b", help="the chart's model")
+    parser.add_argument("--model", help="the chart's model; the largest measured if not said")
     options = parser.parse_args(arguments)
     results: Results = json.loads(options.results.read_text())
     print("\n".join(tables(results)))
     if options.chart:
-        options.chart.write_text(
-            svg(_compared(results[options.model]), f"{options.model}: {results['machine']['gpu']}")
-        )
+        model = options.model or max(measured(results), key=lambda name: results[name]["load"]["result"]["bytes"])
+        options.chart.write_text(svg(_compared(results[model]), f"{model}: {results['machine']['gpu']}"))
+
+
+def measured(results: Results) -> list[str]:
+    """The models of a run."""
+    return [name for name in results if name != "machine"]
 
 
 def tables(results: Results) -> Iterator[str]:
     """Everything that was measured, as Markdown."""
-    models = {name: parts for name, parts in results.items() if name != "machine"}
+    models = {name: results[name] for name in measured(results)}
     facts = results["machine"]
     yield f"{facts['date']} · {facts['gpu'] or facts['cpu']} · {facts['library']}"
     yield from _workloads(models)

