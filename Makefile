@@ -76,6 +76,7 @@ GPU_BIN := .venv-gpu/bin
 LIBS = $(abspath $(GPU))/build/bin
 # A Python that brings its own libstdc++ crashes in what the system's compiler built.
 PRELOAD ?= $(wildcard /usr/lib/x86_64-linux-gnu/libstdc++.so.6)
+WITH_CUDA = PYTHONPATH=$(GPU)/sources LLAMA_CPP_LIB_PATH=$(LIBS) LD_PRELOAD="$(PRELOAD) $(LIBS)/libabsent.so"
 
 gpu-kit:  ## what bench-gpu needs from the network, for a machine without one: make gpu-kit FOR=3.12
 	$(PYTHON) -m gpu.kit --out $(KIT) $(if $(FOR),--python $(FOR))
@@ -92,10 +93,9 @@ $(KIT)/complete:
 
 bench-gpu: .venv-gpu/installed  ## true shapes with random weights on a GPU; ARGS="--models qwen3.5-27b --seconds 600"
 	$(GPU_BIN)/python -m gpu.build --sdist $(KIT)/llama-cpp-python.tar.xz --folder $(GPU)
-	PYTHONPATH=$(GPU)/sources LLAMA_CPP_LIB_PATH=$(LIBS) LD_PRELOAD="$(PRELOAD) $(LIBS)/libabsent.so" \
-	  $(GPU_BIN)/python -m foretoken.bench.gpu --folder $(GPU) --out $(GPU)/gpu.json --server $(LIBS)/llama-server \
+	$(WITH_CUDA) $(GPU_BIN)/python -m foretoken.bench.gpu --folder $(GPU) --out $(GPU)/gpu.json --server $(LIBS)/llama-server \
 	  --vocabulary $(GPU)/sources/vendor/llama.cpp/models/ggml-vocab-qwen35.gguf $(ARGS)
-	$(GPU_BIN)/python -m foretoken.bench.gpu.report $(GPU)/gpu.json --chart $(GPU)/gpu.svg
+	$(WITH_CUDA) $(GPU_BIN)/python -m foretoken.bench.gpu.report $(GPU)/gpu.json --chart $(GPU)/gpu.svg
 
 bench-page: $(VENV)/installed  ## what it costs the engine to be watched; make bench-page ARGS="--seconds 120 --threads 2"
 	$(BIN)/python -m tests.browser.cost $(ARGS)
