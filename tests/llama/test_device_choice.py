@@ -131,8 +131,22 @@ def test_a_sequence_changes_when_it_has_lost_as_much_as_that_takes(
         assert not answered(None, 16)
         assert [answered(1, 16) for _ in range(6)] == [False] * 5 + [True], "twice the patience"
         assert not answered(None, 16), "and so on"
-        assert not any(answered(n_best, 16) for n_best in [1, 1, None] * 3), "mixed requests never change"
-        assert 0 not in context._choice
+        mixed = [answered(n_best, 16) for n_best in [1, 1, None] * 9]
+        assert mixed.count(True) < 5, "mixed requests change ever less often"
+
+
+def test_all_sequences_change_at_once(tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few, "_COLUMNS", 64)
+    monkeypatch.setattr(device_choice, "_PATIENCE", 40 * device_choice._SAMPLED_MS)
+    with _opened(tiny_model("qwen35"), True) as context:
+        for seq, n_best in enumerate((6, None, 1)):
+            context.expect(seq, n_best)
+            context.decode([Span(seq, 0, [5] * 30, 30, 0)])
+        assert not any(seq in context._choice for seq in range(3))
+        context.decode([Span(0, 30, [5] * 30, 30, 0)])
+        context.expect(1, None)
+        assert [seq in context._choice for seq in range(3)] == [True, False, True]
+        assert (context._choice.kept(0), context._choice.kept(2)) == (14, 0)
 
 
 def test_who_keeps_more_also_serves_who_wants_less(tiny_model: TinyModel, monkeypatch: pytest.MonkeyPatch) -> None:

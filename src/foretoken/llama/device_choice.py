@@ -7,7 +7,6 @@ small model's step on a GPU; their best tokens are 256 bytes, the pieces with th
 from __future__ import annotations
 
 import ctypes
-from collections import defaultdict
 
 import llama_cpp
 
@@ -15,9 +14,9 @@ from foretoken.llama.contenders import piece_size, worth_it
 from foretoken.llama.graph import BestPieces, BestToken
 from foretoken.types import SeqId
 
-_PATIENCE = 200
-"""Milliseconds that a sequence loses to a choice made elsewhere than where it should be before that is changed: as long
-as a change takes."""
+_PATIENCE = 200.0
+"""Milliseconds that are lost to choices made elsewhere than where they should be before that is changed: as many as a
+change takes."""
 _SAMPLED_MS, _GREEDY_MS = 0.12, 0.025
 """What it costs to bring a row to the host and to look for the few best tokens, or the best one (0.8B, H200)."""
 _FEW = 8
@@ -29,8 +28,8 @@ _SPARE = 8
 class DeviceChoice:
     """Says for which sequences of a context the device chooses.
 
-    A change plans the whole graph anew and, once, moves the rows' place on the host: a fifth of a second. So a sequence
-    changes when it has lost as much by not having changed before, and then twice as much each time that proved wrong.
+    A change plans the whole graph anew and, once, moves the rows' place on the host: a fifth of a second. So it comes
+    when as much was lost without it, for all sequences at once, and after twice as much each time it was regretted.
     """
 
     def __init__(self, context: object, n_vocab: int) -> None:
@@ -40,10 +39,11 @@ class DeviceChoice:
         self._kept: dict[SeqId, int] = {}
         self._links: dict[int, BestToken] = {0: BestToken()}
         """By how many pieces of a row they keep."""
-        self._possible = True
         self._needed: dict[SeqId, int | None] = {}
-        self._lost_ms: dict[SeqId, float] = defaultdict(float)
-        self._patience: dict[SeqId, float] = defaultdict(lambda: _PATIENCE)
+        self._possible = True
+        self._lost_ms = 0.0
+        self._patience_ms = _PATIENCE
+        self._regretted = False
 
     def __contains__(self, seq: SeqId) -> bool:
         return seq in self._chains
@@ -57,13 +57,8 @@ class DeviceChoice:
         needed = self._needed[seq] = self._pieces(n_best)
         if seq in self and (needed is None or self._kept[seq] < needed):
             self.detach(seq)
-        if needed is None:
-            self._lost_ms[seq] = 0
-        elif self._possible and not self._right(seq, needed) and self._lost_ms[seq] >= self._patience[seq]:
-            if seq in self:
-                self.detach(seq)
-            self._lost_ms[seq] = 0
-            self.attach(seq, needed)
+        if self._possible and self._lost_ms >= self._patience_ms:
+            self._change()
 
     def brought(self, seq: SeqId, n_rows: int) -> None:
         """So many rows of a sequence are on their way to the host."""
@@ -71,9 +66,18 @@ class DeviceChoice:
         if needed is None or self._right(seq, needed):
             return
         if needed:
-            self._lost_ms[seq] += n_rows * _SAMPLED_MS
+            self._lost_ms += n_rows * _SAMPLED_MS
         elif seq in self or n_rows >= _FEW:
-            self._lost_ms[seq] += n_rows * _GREEDY_MS
+            self._lost_ms += n_rows * _GREEDY_MS
+
+    def _change(self) -> None:
+        """Let every sequence have what it needs."""
+        for seq, needed in self._needed.items():
+            if needed is not None and not self._right(seq, needed):
+                if seq in self:
+                    self.detach(seq)
+                self.attach(seq, needed)
+        self._lost_ms, self._regretted = 0.0, False
 
     def attach(self, seq: SeqId, n_kept: int = 0) -> None:
         chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
@@ -88,7 +92,9 @@ class DeviceChoice:
             self._possible = False
 
     def detach(self, seq: SeqId) -> None:
-        self._patience[seq] *= 2
+        if not self._regretted:
+            self._patience_ms *= 2
+            self._regretted = True
         llama_cpp.llama_set_sampler(self._context, seq, None)
         llama_cpp.llama_sampler_free(self._chains.pop(seq))
 
