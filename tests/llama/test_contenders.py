@@ -50,6 +50,7 @@ def test_the_best_are_among_them(seed: int, k: int, n: int, shape: str) -> None:
 def test_the_best_are_in_the_best_pieces(seed: int, k: int, n_rows: int, vocab: tuple[int, int], rough: bool) -> None:
     n_vocab, size = vocab
     assert few.piece_size(n_vocab) == size
+    assert few.in_one_block(n_vocab) == (n_vocab != 151936)
     logits = np.random.default_rng(seed).standard_normal((n_rows, n_vocab)).astype(np.float32)
     if rough:
         logits = np.round(logits, 2)

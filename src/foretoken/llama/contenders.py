@@ -43,6 +43,12 @@ def piece_size(n_vocab: int) -> int | None:
     return size if n_vocab // size <= _MOST_PIECES else None
 
 
+def in_one_block(n_vocab: int) -> bool:
+    """Whether one block of a GPU sorts all pieces of a row."""
+    size = piece_size(n_vocab)
+    return size is not None and n_vocab // size <= _BLOCK
+
+
 def contenders_in(kept: NDArray[np.float32], order: NDArray[np.int32], k: int) -> list[Contenders]:
     """The `k` best tokens and their equals of each of several rows, of which the best pieces were kept.
 

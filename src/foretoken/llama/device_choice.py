@@ -10,7 +10,7 @@ import ctypes
 
 import llama_cpp
 
-from foretoken.llama.contenders import piece_size, worth_it
+from foretoken.llama.contenders import in_one_block, piece_size, worth_it
 from foretoken.llama.graph import BestPieces, BestToken
 from foretoken.types import SeqId
 
@@ -66,7 +66,9 @@ class DeviceChoice:
         if needed is None or self._right(seq, needed):
             return
         if needed:
-            self._lost_ms += n_rows * _SAMPLED_MS
+            # Several blocks of a GPU sort the pieces of a lone row no sooner than the host finds its best tokens.
+            if n_rows > 1 or in_one_block(self._n_vocab):
+                self._lost_ms += n_rows * _SAMPLED_MS
         elif seq in self or n_rows >= _FEW:
             self._lost_ms += n_rows * _GREEDY_MS
 
