@@ -269,7 +269,9 @@ def _options() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("gpu.json"), help="results; what is in it is not measured again"
     )
     parser.add_argument(
-        "--models", default="qwen3.5-0.8b,qwen3.5-27b", help=f"{', '.join(shapes.SHAPES)}, {EMBEDDED}, toy-..."
+        "--models",
+        default=f"qwen3.5-0.8b,qwen3.5-27b,{EMBEDDED}",
+        help=f"{', '.join(shapes.SHAPES)}, {EMBEDDED}, toy-...",
     )
     parser.add_argument(
         "--draft", help="a shape that drafts for the others, where a real draft model's guesses were recorded"
