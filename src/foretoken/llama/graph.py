@@ -98,8 +98,8 @@ class BestToken:
 class BestPieces(BestToken):
     """Of every row cut into pieces, those with the largest logits, and which they are.
 
-    The k best tokens lie in the k pieces whose best are best. Only those pieces are brought to the host; sorting the
-    whole row would take a GPU longer than bringing all of it.
+    The k best tokens lie in the k pieces whose best are best; only those are brought to the host. The library's own
+    samplers keep the k tokens themselves, for which some devices sort the whole row.
     """
 
     def __init__(self, n_kept: int, size: int) -> None:
