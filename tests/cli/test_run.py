@@ -35,6 +35,15 @@ def test_it_streams_the_answer_and_ends_with_timings(tiny_path: TinyPath) -> Non
     assert "tokens per second" in done.stderr
 
 
+def test_it_waits_for_no_import_of_other_commands() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "foretoken", "run", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "foretoken.cli.engine_options" in done.stderr
+    assert "fastapi" not in done.stderr
+    assert "foretoken.bench" not in done.stderr
+
+
 def test_json_is_one_object_with_the_same_text(tiny_path: TinyPath) -> None:
     arguments = ("-p", "import os", "-n", 16, "--ignore-eos")
     plain = run(tiny_path("qwen35"), *arguments)
