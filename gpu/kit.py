@@ -85,7 +85,9 @@ def _wanted(path: str) -> bool:
 
 
 def _pip(*arguments: str | Path) -> None:
-    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments], check=True)
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    if subprocess.run(command).returncode:
+        raise SystemExit("pip could not fetch what is named above: is there a network, and does that Python exist?")
 
 
 if __name__ == "__main__":
