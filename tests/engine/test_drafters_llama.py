@@ -12,6 +12,7 @@ import pytest
 from foretoken import Chunk, Engine, Finish, Request, SamplingParams
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.errors import ConfigError
+from foretoken.speculation.base import DraftAsk
 from foretoken.speculation.registry import installed
 from foretoken.types import OFF
 from tests.laws.test_llama_laws import ATTENTION_ONLY, RING, STATEFUL
@@ -143,6 +144,29 @@ def test_a_draft_model_reads_only_the_end_of_a_prompt(arch: str, tiny_path: Tiny
         edited = [*prompt[: len(prompt) // 2], 7, 8, 9]
         answer(engine, replace(request, prompt=edited))
         assert engine.call(lambda loop: next(iter(drafter._held.values()))).start == len(edited) + 1 - drafter.window
+
+
+@pytest.mark.parametrize("arch", ["qwen35", "mamba2", "llama"])
+def test_a_draft_model_knows_in_hindsight_what_it_would_have_guessed(arch: str, tiny_path: TinyPath) -> None:
+    with load(tiny_path(arch), ("draft-model",), draft_model=ModelConfig(tiny_path(arch)), exact=False) as engine:
+        drafter = engine._loop.speculator.guards[0].drafter
+        drafter.p_min = 0.0
+        request = Request("def f(x):", SamplingParams(temperature=0), max_tokens=30, ignore_eos=True)
+        text = [*engine.tokenize("def f(x):"), *answer(engine, replace(request, speculation=OFF))[0]]
+        asked = DraftAsk(0, text, 4)
+        fresh = engine.call(lambda loop: drafter.draft([asked]))
+
+        def looked_back(said: list[int], n: int) -> float:
+            drafter._memory.release(0)
+            drafter._held.clear()
+            return drafter.hindsight(DraftAsk(0, said, 4), n)
+
+        assert engine.call(lambda loop: looked_back(text, 16)) == 1.0, "these are the model's own words"
+        assert engine.call(lambda loop: drafter.draft([asked])) == fresh, "and it drafts on from there"
+        changed = [*text[:-1], (text[-1] + 1) % 100]
+        assert engine.call(lambda loop: looked_back(changed, 16)) == 15 / 16
+        assert engine.call(lambda loop: drafter.hindsight(DraftAsk(0, changed, 4), 16)) == 0.0, "nothing new was said"
+        assert engine.call(lambda loop: looked_back(text[:3], 16)) <= 1.0, "of as many as there are"
 
 
 @pytest.mark.parametrize("memory", ["fork", "checkpoint", "ring"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.aftermath import Aftermath
-from foretoken.speculation.base import Draft, DraftAsk, Verdict
+from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
 from foretoken.speculation.ledger import BackOff, Balance, Ledger
 from foretoken.speculation.pause import Pause
@@ -34,6 +34,10 @@ _MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 _MARGIN_UNPROVEN = 1.4
 """Likewise for a slot that has earned nothing yet."""
+_PROOF_TOKENS = 16
+"""Tokens that a drafter in doubt must guess in hindsight."""
+_PROOF = 1.2
+"""How many times as fast as plain decoding they must have made it."""
 
 
 _NOTHING: Mapping[str, float] = {}
@@ -46,6 +50,8 @@ class _Request:
     ledger: Ledger = field(default_factory=Ledger)
     pause: Pause = field(default_factory=Pause)
     rests: dict[str, BackOff] = field(default_factory=dict)
+    trusts: dict[str, bool] = field(default_factory=dict)
+    """Drafters that take long, and whether they may be asked without further proof."""
 
 
 class AdaptivePlanner:
@@ -115,9 +121,11 @@ class AdaptivePlanner:
             self.acceptance.learn(seq, offer, verdict.tokens)
         self.acceptance.overhear(seq, {*spent, *(offer.source for offer in offers)}, verdict.tokens)
         self._pause_or_wake(seq, step, spent)
-        right = {offer.source for offer in offers if offer.tokens[0] == verdict.tokens[0]}
-        for source in spent.keys() - right:
-            self._prices.paid_in_vain(source, spent[source] * len(step.verdicts), self._requests[seq].ledger)
+        offered = {offer.source: offer for offer in offers}
+        for source, ms in spent.items():
+            offer = offered.get(source, NO_DRAFT)
+            in_vain = offer.tokens[:1] != verdict.tokens[:1]
+            self._prices.asked(source, ms * len(step.verdicts), len(offer), in_vain, self._requests[seq].ledger)
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         paused = {ask.seq for ask in asks if self._requests[ask.seq].pause.lasts}
@@ -129,14 +137,48 @@ class AdaptivePlanner:
         return asks
 
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
-        request = self._requests[ask.seq]
-        others_suffice = request.ledger.won_ms > 0 and request.pause.n_vain < _GAP
         return (
-            any(self.acceptance.first(ask.seq, offer) >= _GOOD_OFFER for offer in offers)
-            or (others_suffice and source not in request.ledger.by_drafter)
-            or not self._prices.affordable(source, request.ledger, self.cost.curve(1), len(self._requests) == 1)
+            not self._trusts(ask.seq, source)
+            or self._others_suffice(ask, source, offers)
+            or not self._prices.affordable(source, self._requests[ask.seq].ledger, self.cost.curve(1))
             or self._back_off(ask.seq, source).resting()
         )
+
+    def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
+        self._prices.can_prove(source)
+        ledger = self._requests[ask.seq].ledger
+        may_prove = (
+            len(self._requests) == 1
+            and not self._trusts(ask.seq, source)
+            and ledger.elapsed_ms >= _PROOF_TOKENS * self.cost.curve(1)
+            and self._prices.pays_for_proof(source, ledger)
+            and not self._others_suffice(ask, source, offers)
+        )
+        return _PROOF_TOKENS if may_prove else 0
+
+    def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
+        self._prices.proved(source, ms)
+        plain_ms = self.cost.curve(1)
+        token_ms = self._prices.token_ms(source, plain_ms)
+        speeds = [
+            sum(share**n for n in range(width)) / (self.cost.curve(width) + width * token_ms)
+            for width in self.cost.curve.widths
+        ]
+        self._requests[ask.seq].trusts[source] = max(speeds) * plain_ms >= _PROOF
+
+    def _trusts(self, seq: SeqId, source: str) -> bool:
+        trusts = self._requests[seq].trusts
+        if source not in trusts:
+            trusts[source] = self._prices.trusts(source, alone=len(self._requests) == 1)
+        return trusts[source]
+
+    def _others_suffice(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
+        """Whether what others offer is good, or this is a text of which they foresaw something lately."""
+        if any(self.acceptance.first(ask.seq, offer) >= _GOOD_OFFER for offer in offers):
+            return True
+        request = self._requests[ask.seq]
+        copied = request.ledger.won_ms > 0 and request.pause.n_vain < _GAP
+        return copied and source not in request.ledger.by_drafter
 
     def appetite(self, ask: DraftAsk, source: str) -> int:
         plain_ms = self.cost.curve(1)

@@ -78,11 +78,21 @@ class Reader(Protocol):
     def read(self, spans: Sequence[Span]) -> None: ...
 
 
+@runtime_checkable
+class Hindsighted(Protocol):
+    """A drafter that can tell how well it would have guessed what has been said already."""
+
+    def hindsight(self, ask: DraftAsk, n: int) -> float:
+        """The share of the last `n` tokens that it would have guessed, each from all before it."""
+        ...
+
+
 class Drafter(Protocol):
     """Guesses continuations. One drafter serves all slots; `seq` names the slot.
 
     Whatever a drafter does, the text stays the model's own: a wrong guess costs time, never words. One whose guesses
-    themselves take long sets `costly = True`: it is then asked only while it earns more than it takes. One
+    themselves take long sets `costly = True`: it is then asked only while it earns more than it takes, and one that has
+    `hindsight` wins trust back by it. One
     whose confidences are probabilities, as a model's are, sets `calibrated = True`: it is taken at its word. One that
     goes by grammars may set `for_grammars = True`: it is asked at every step of an answer that has one, and only there.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from foretoken.backend import Span
-from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Drafter, Reader, Verdict
+from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Drafter, Hindsighted, Reader, Verdict
 from foretoken.speculation.statistics import Calls, DrafterStatistics
 from foretoken.types import SeqId, Token
 
@@ -38,6 +38,7 @@ class Guard:
         self.enabled = True
         # Asked once: to look for a protocol's methods takes as long as drafting.
         self._reader = drafter if isinstance(drafter, Reader) else None
+        self.has_hindsight = isinstance(drafter, Hindsighted)
         self._n_vocab = n_vocab
         self._end_tokens = end_tokens
         self._clock = clock
@@ -69,6 +70,19 @@ class Guard:
         else:
             self._faults_in_a_row = 0
         return drafts
+
+    def hindsight(self, ask: DraftAsk, n: int) -> float:
+        """The share of the last `n` tokens that the drafter would have guessed; none when it fails."""
+        share = 0.0
+
+        def look() -> None:
+            nonlocal share
+            assert isinstance(self.drafter, Hindsighted)
+            share = self.drafter.hindsight(ask, n)
+
+        if self.enabled:
+            self._timed("hindsight", self.total.draft, look)
+        return share
 
     def read(self, spans: Sequence[Span]) -> None:
         if self.enabled and (reader := self._reader) is not None:

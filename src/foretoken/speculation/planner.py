@@ -77,6 +77,14 @@ class Planner(Protocol):
         """Whether a drafter that takes long is better not asked this time, given what others offer."""
         ...
 
+    def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
+        """How many tokens a drafter that takes long should guess in hindsight before it is asked again; 0 is none."""
+        ...
+
+    def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
+        """So many of them it would have guessed, and finding that out took so long."""
+        ...
+
     def appetite(self, ask: DraftAsk, source: str) -> int:
         """How many tokens of a drafter that takes long would be verified at most, if it were sure of them."""
         ...
@@ -106,6 +114,12 @@ class LearnsNothing:
 
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
         return False
+
+    def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
+        return 0
+
+    def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
+        pass
 
     def appetite(self, ask: DraftAsk, source: str) -> int:
         return ask.n_max

@@ -11,12 +11,15 @@ _ADVANCE_STEPS = 3.0
 """Plain steps that a request may spend on a drafter in advance."""
 _AGAIN_STEPS = 1.5
 """Plain steps that it may spend on asking again, however long the first ask took."""
-_FORGIVEN = 2
-"""Requests without a drafter that lost time, after which it gets another chance; twice as many the next time."""
-_NEVER_LONGER = 4
 _GREAT_STEPS = 15.0
 """Plain steps saved in a request that make up for three in which it lost."""
 _GREAT = 3.0
+_PURSE_STEPS = 8.0
+"""Plain steps that a drafter may have put by at most."""
+_TOKEN_STEPS = 0.15
+"""Plain steps that a token is thought to take before there was one."""
+_FEW = 2
+"""Drafts of fewer tokens took too long for other reasons to say what a token takes."""
 
 
 @dataclass(slots=True)
@@ -25,64 +28,98 @@ class _Account:
 
     vain_ms: float = 0.0
     """What asking again takes when nothing comes of it."""
+    token_ms: float | None = None
+    """What each token takes that it is asked for."""
+    can_prove: bool = False
+    """Whether it has hindsight."""
+    proof_ms: float | None = None
+    """What that takes."""
     score: float = 0.0
     """-1 if it lost time in all requests lately (how much says more about the machine), up to 3 if it saved much."""
-    n_without: int = 0
-    """Requests since one asked it."""
-    n_forgiven: int = _FORGIVEN
-
-    @property
-    def disappoints(self) -> bool:
-        return self.score <= -0.5
+    purse_ms: float = 0.0
+    """What it may lose: a share of all time spent, and what it saved, less what it lost."""
+    lost_ms: float = 0.0
+    """What it lost in the latest request that it made slower."""
 
     def learn(self, saved_ms: float, plain_ms: float) -> None:
         """A request is over for which it was asked."""
         verdict = min(_GREAT, _GREAT * saved_ms / (_GREAT_STEPS * plain_ms)) if saved_ms > 0 else -1.0
-        if saved_ms > 0:
-            self.n_forgiven = _FORGIVEN
-        elif self.disappoints:
-            self.n_forgiven = min(_NEVER_LONGER, 2 * self.n_forgiven)
         self.score += (verdict - self.score) / 2
-        self.n_without = 0
+        if saved_ms <= 0:
+            self.lost_ms = -saved_ms
 
 
 class Prices:
     """What asking each drafter takes when nothing comes of it, and what it saved requests lately.
 
     The first ask of a request takes longest, for the drafter reads the text. It is an advance to a drafter that is
-    trusted; whether it is asked again depends on what came of that, and on what the next ask would take.
+    trusted; whether it is asked again depends on what came of that, and on what the next ask would take. One that lost
+    trust must show that it would have guessed what was said so far, as often as its share of the time pays for that.
     """
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         """Of those whose price was asked for."""
 
-    def paid_in_vain(self, source: str, ms: float, ledger: Ledger) -> None:
-        """An ask took so long, and its answer was none, or wrong."""
+    def asked(self, source: str, ms: float, n_offered: int, in_vain: bool, ledger: Ledger) -> None:
+        """An ask took so long, and so many tokens came of it; the first of a request says little."""
         account = self._accounts.get(source)
         if account and source in ledger.by_drafter:
-            account.vain_ms += _NEWS * (ms - account.vain_ms)
+            if n_offered >= _FEW:
+                token_ms = ms / (n_offered + 1)
+                before = token_ms if account.token_ms is None else account.token_ms
+                account.token_ms = before + _NEWS * (token_ms - before)
+            if in_vain:
+                account.vain_ms += _NEWS * (ms - account.vain_ms)
 
     def over(self, ledger: Ledger, plain_ms: float) -> None:
         """A request is over: learn what each drafter saved it."""
         for source, account in self._accounts.items():
             saved_ms = ledger.by_drafter.get(source)
-            if saved_ms is None:
-                account.n_without += 1
-            else:
+            purse_ms = account.purse_ms + MAX_LOSS * ledger.elapsed_ms + (saved_ms or 0.0)
+            account.purse_ms = min(_PURSE_STEPS * plain_ms, purse_ms)
+            if saved_ms is not None:
                 account.learn(saved_ms, plain_ms)
 
-    def affordable(self, source: str, ledger: Ledger, plain_ms: float, alone: bool = True) -> bool:
-        """Whether it would not have lost the request more than it may if the answer were of no use.
+    def trusts(self, source: str, alone: bool) -> bool:
+        """Whether a request may ask it without proof; where others would wait for the reading, not after a loss."""
+        account = self._account(source)
+        if not alone:
+            return account.score >= 0
+        if account.can_prove:
+            return account.score > 0
+        return account.score > -0.5 or account.purse_ms >= account.lost_ms
 
-        Where others would wait for the first reading too, there are no second chances.
-        """
-        account = self._accounts.setdefault(source, _Account())
+    def pays_for_proof(self, source: str, ledger: Ledger) -> bool:
+        """Whether it has put by what it takes to see whether it would have guessed right; the first is free."""
+        account = self._account(source)
+        if account.proof_ms is None:
+            return True
+        return account.purse_ms + MAX_LOSS * ledger.elapsed_ms + ledger.by_drafter.get(source, 0.0) >= account.proof_ms
+
+    def can_prove(self, source: str) -> None:
+        """It has hindsight."""
+        self._account(source).can_prove = True
+
+    def proved(self, source: str, ms: float) -> None:
+        """Finding out took so long; what it takes when the machine stumbles is booked, and not expected again."""
+        account = self._account(source)
+        account.proof_ms = ms if account.proof_ms is None else min(ms, account.proof_ms)
+
+    def token_ms(self, source: str, plain_ms: float) -> float:
+        """What each token takes that it is asked for."""
+        token_ms = self._account(source).token_ms
+        return _TOKEN_STEPS * plain_ms if token_ms is None else token_ms
+
+    def affordable(self, source: str, ledger: Ledger, plain_ms: float) -> bool:
+        """Whether it would not have lost the request more than it may if the answer were of no use."""
+        account = self._account(source)
         saved_ms = ledger.by_drafter.get(source)
         if saved_ms is None:
-            if not alone:
-                return account.score >= 0
-            return not account.disappoints or account.n_without >= account.n_forgiven
+            return True
         spare_ms = max(_ADVANCE_STEPS * plain_ms - ledger.advances[source], _AGAIN_STEPS * plain_ms)
         allowed_ms = MAX_LOSS * ledger.elapsed_ms + spare_ms
         return saved_ms + ledger.advances[source] - account.vain_ms >= -allowed_ms
+
+    def _account(self, source: str) -> _Account:
+        return self._accounts.setdefault(source, _Account())

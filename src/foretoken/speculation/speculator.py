@@ -81,6 +81,8 @@ class Speculator:
         offers: dict[SeqId, list[Draft]] = {ask.seq: [] for ask in asks}
         for guard in self.guards:
             able = bound if guard.for_grammars else worth_asking
+            if guard.costly and guard.has_hindsight:
+                self._look_back(guard, able, offers)
             concerned = [ask for ask in able if self._concerns(guard, ask, offers[ask.seq])]
             if not concerned:
                 continue
@@ -91,10 +93,26 @@ class Speculator:
             spent = (guard.total.draft.ms - before) / len(concerned)
             for ask, draft in zip(concerned, drafts, strict=True):
                 self._sessions[ask.seq].drafted(guard, draft, spent)
-                self._spent.setdefault(ask.seq, {})[guard.name] = spent
+                self._spend(ask.seq, guard, spent)
                 if draft:
                     offers[ask.seq].append(draft)
         return offers
+
+    def _look_back(self, guard: Guard, asks: Sequence[DraftAsk], offers: Mapping[SeqId, Sequence[Draft]]) -> None:
+        """Where a drafter is in doubt, let it show what it would have guessed so far."""
+        for ask in asks:
+            record = self._sessions[ask.seq]
+            if guard in record.guards and (n := self.planner.doubts(ask, guard.name, offers[ask.seq])):
+                before = guard.total.draft.ms
+                share = guard.hindsight(ask, n)
+                spent = guard.total.draft.ms - before
+                record.statistics[guard.name].draft.add(spent)
+                self._spend(ask.seq, guard, spent)
+                self.planner.proved(ask, guard.name, share, spent)
+
+    def _spend(self, seq: SeqId, guard: Guard, ms: float) -> None:
+        spent = self._spent.setdefault(seq, {})
+        spent[guard.name] = spent.get(guard.name, 0.0) + ms
 
     def _bill(self, ms: float) -> None:
         """Whoever was asked is charged for the planning too, each by what it took itself."""

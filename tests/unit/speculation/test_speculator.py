@@ -47,6 +47,50 @@ def ask(n_max: int = 8) -> DraftAsk:
     return DraftAsk(0, [1, 2, 3], n_max)
 
 
+class Doubting(FixedPlanner):
+    """Wants proof before every ask, and notes what it heard."""
+
+    __slots__ = ("heard",)
+
+    def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
+        return 2
+
+    def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
+        object.__setattr__(self, "heard", (source, share))
+
+
+class Remembering(Scripted):
+    """Knows how much of the text it would have guessed."""
+
+    def hindsight(self, ask: DraftAsk, n: int) -> float:
+        self.calls.append(f"hindsight {n}")
+        if not self.says:
+            raise ValueError("lost my memory")
+        return 0.5
+
+
+def test_who_takes_long_and_can_look_back_is_made_to() -> None:
+    quick, slow = Remembering("quick", [5]), Remembering("slow", [6, 7], costly=True)
+    planner = Doubting()
+    s = Speculator([quick, slow], planner, 100)
+    s.begin(0, [1], "")
+    s.draft([ask()])
+    assert planner.heard == ("slow", 0.5)
+    assert slow.calls == ["begin 0 ", "hindsight 2", "draft"]
+    assert quick.calls == ["begin 0 ", "draft"]
+    assert s.statistics["slow"].draft.n == 2
+    assert s.end(0)["slow"].draft_ms == s.statistics["slow"].draft.ms, "both are booked"
+
+
+def test_who_fails_to_look_back_would_have_guessed_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    planner = Doubting()
+    s = Speculator([Remembering("slow", costly=True)], planner, 100)
+    s.begin(0, [1], "")
+    s.draft([ask()])
+    assert planner.heard == ("slow", 0.0)
+    assert "failed in hindsight: ValueError: lost my memory" in caplog.text
+
+
 def test_only_the_allowed_are_asked() -> None:
     one, two = Scripted("one", [5]), Scripted("two", [6, 7])
     s = speculator(one, two)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,21 @@ class DraftModelDrafter:
             Draft(tuple(made.tokens), tuple(made.confidence), self.name) if made.tokens else NO_DRAFT
             for made in drafts.values()
         ]
+
+    def hindsight(self, ask: DraftAsk, n: int) -> float:
+        """It reads the text for this, all but the last token, as it would for a draft."""
+        self._forget_what_differs(ask)
+        held = self._held[ask.seq]
+        new = list(ask.tokens[held.end : -1])[: self._backend.n_batch]
+        n = min(n, len(new), self._backend.n_outputs)
+        if n == 0:
+            return 0.0
+        span = Span(ask.seq, len(held.tokens), new, n, 0)
+        self._decode([span])
+        said = ask.tokens[held.end - n + 1 : held.end + 1]
+        before = replace(ask, tokens=ask.tokens[: held.end - n + 1])
+        guesses = [self.choose(self._backend.logits(row), before, said[:i])[0] for i, row in enumerate(span.outputs)]
+        return sum(guess == token for guess, token in zip(guesses, said, strict=True)) / n
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         """Nothing to do: the next ask shows which guesses stayed."""
