@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ _PRIOR = 4.0
 """Weight, in judged tokens, of the drafter's own word before anything is known."""
 STREAKS = ((2, 4.0), (5, 3.0), (12, 2.0), (1 << 30, 1.5))
 """Runs of right tokens, and how many times its own doubt a drafter is doubted in them before anything is known."""
+_LIMITS = tuple(limit for limit, _ in STREAKS)
 _RISKS = (0.25, 0.2, 0.1, 0.05)
 """The chance that is always reckoned with in such a run that not even the first token is right."""
 _MEMORY = 0.98
@@ -72,8 +74,8 @@ class Acceptance:
     _buckets: dict[tuple[str, int, int], _Bucket] = field(default_factory=dict)
     _trust: defaultdict[SeqId, dict[str, _Trust]] = field(default_factory=lambda: defaultdict(dict))
     _doubts: dict[float, int] = field(default_factory=dict)
-    _standing: defaultdict[SeqId, dict[str, Draft]] = field(default_factory=lambda: defaultdict(dict))
-    """What is left of offers that were right so far: a drafter need not be asked again to be judged by them."""
+    _standing: defaultdict[SeqId, dict[str, tuple[Draft, int]]] = field(default_factory=lambda: defaultdict(dict))
+    """Offers that were right so far, and how far: a drafter need not be asked again to be judged by the rest."""
 
     def reach(self, seq: SeqId, draft: Draft) -> list[float]:
         """For each token the probability that it and all before it are right, as far as that is worth a thought."""
@@ -106,29 +108,43 @@ class Acceptance:
         """The probability that a draft's first token is right."""
         return next(iter(self.reach(seq, draft.cut(1))), 0.0)
 
-    def learn(self, seq: SeqId, offer: Draft, emitted: Sequence[Token]) -> None:
-        """Compare an offer with what was said instead, verified or not: to look costs nothing."""
-        trust = self._trusted(seq, offer.source)
-        streak = trust.streak
-        for position, (guess, token) in enumerate(zip(offer.tokens, emitted, strict=False)):
-            stated, run = offer.confidence[position], _run(streak + position)
-            bucket = self._buckets.setdefault((offer.source, run, self._doubt(stated)), _Bucket())
-            if position == 0:
-                trust.learn(guess == token, bucket.probability(self._believed(offer.source, stated, run)))
-            bucket.learn(guess == token)
-            if guess != token:
+    def learn(self, seq: SeqId, offer: Draft, emitted: Sequence[Token], start: int = 0) -> None:
+        """Compare an offer, from a place on, with what was said instead, verified or not: to look costs nothing."""
+        trust, standing = self._trusted(seq, offer.source), self._standing[seq]
+        end = min(start + len(emitted), len(offer.tokens))
+        for at in range(start, end):
+            right, stated = offer.tokens[at] == emitted[at - start], offer.confidence[at]
+            run = _run(trust.streak)
+            bucket = self._bucket(offer.source, run, stated)
+            if at == start:
+                trust.learn(right, bucket.probability(self._believed(offer.source, stated, run)))
+            bucket.learn(right)
+            if not right:
                 trust.streak = 0
-                self._standing[seq].pop(offer.source, None)
+                standing.pop(offer.source, None)
                 return
             trust.streak += 1
-        n = len(emitted)
-        self._standing[seq][offer.source] = Draft(offer.tokens[n:], offer.confidence[n:], offer.source)
+        if end < len(offer.tokens):
+            standing[offer.source] = offer, end
+        else:
+            standing.pop(offer.source, None)
 
-    def overhear(self, seq: SeqId, asked: Container[str], emitted: Sequence[Token]) -> None:
-        """Judge those that were not asked this time by what they offered before."""
-        for offer in tuple(self._standing[seq].values()):
+    def _bucket(self, source: str, run: int, stated: float) -> _Bucket:
+        key = (source, run, self._doubt(stated))
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = _Bucket()
+        return bucket
+
+    def overhear(self, seq: SeqId, asked: Container[str], emitted: Sequence[Token]) -> bool:
+        """Judge those that were not asked this time by what they offered before; False if nothing was left of that."""
+        standing = self._standing.get(seq)
+        if not standing:
+            return False
+        for offer, start in tuple(standing.values()):
             if offer.source not in asked:
-                self.learn(seq, offer, emitted)
+                self.learn(seq, offer, emitted, start)
+        return True
 
     def streak(self, seq: SeqId, source: str) -> int:
         """How many tokens of this drafter were right in a row."""
@@ -174,4 +190,4 @@ class Acceptance:
 
 def _run(n_right: int) -> int:
     """Which kind of run it is after so many right tokens: a drafter that has been right for long is likely to go on."""
-    return next(i for i, (limit, _) in enumerate(STREAKS) if n_right < limit)
+    return bisect_right(_LIMITS, n_right)

@@ -40,6 +40,10 @@ _PROOF = 1.2
 """How many times as fast as plain decoding they must have made it."""
 
 
+_BEHIND = 4
+"""Plain steps that may wait, if nobody is asked meanwhile, until something is learnt from them: together they take
+little more than one alone, when a step of the model has driven everything else out of the processor's cache."""
+
 _NOTHING: Mapping[str, float] = {}
 
 
@@ -79,6 +83,9 @@ class AdaptivePlanner:
         self._requests: defaultdict[SeqId, _Request] = defaultdict(_Request)
         self._prices = Prices()
         self._balances: dict[str, Balance] = {}
+        self._unlearnt: list[Step] = []
+        self._may_wait = 0
+        """So many steps may be unlearnt."""
 
     def believe(self, source: str) -> None:
         self.acceptance.calibrated.add(source)
@@ -97,12 +104,24 @@ class AdaptivePlanner:
         return {bet.seq: bet.draft.cut(bet.n) for bet in bets if bet.n >= max(1, bet.n_min)}
 
     def observe(self, step: Step) -> None:
-        # Most steps of a text that nobody foresees end here: nobody was asked for them.
-        uneventful = not (step.asked or step.offers or step.drafting)
+        self._unlearnt.append(step)
+        if len(self._unlearnt) > self._may_wait or step.reading or not _is_uneventful(step):
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Learn from all steps that nothing was learnt from yet."""
+        for step in self._unlearnt:
+            self._learn(step)
+        self._unlearnt.clear()
+        waits = [request.pause.wait for request in self._requests.values()]
+        self._may_wait = min(_BEHIND, min(waits, default=0)) - 1
+
+    def _learn(self, step: Step) -> None:
+        uneventful = _is_uneventful(step)
         for seq, verdict in step.verdicts.items():
             if uneventful:
-                self.acceptance.overhear(seq, (), verdict.tokens)
-                self._requests[seq].pause.waited(self.acceptance.longest_streak(seq))
+                heard = self.acceptance.overhear(seq, (), verdict.tokens)
+                self._requests[seq].pause.waited(self.acceptance.longest_streak(seq) if heard else 0)
             else:
                 self._judge(seq, verdict, step)
         if step.reading:
@@ -198,6 +217,7 @@ class AdaptivePlanner:
         return Outlook(self._balances, self.cost.curve.table())
 
     def end(self, seq: SeqId) -> None:
+        self._catch_up()
         if request := self._requests.pop(seq, None):
             self._prices.over(request.ledger, self.cost.curve(1))
         self._aftermath.forget(seq)
@@ -290,6 +310,11 @@ class AdaptivePlanner:
 
     def _back_off(self, seq: SeqId, source: str) -> BackOff:
         return self._requests[seq].rests.setdefault(source, BackOff(self._n_tries))
+
+
+def _is_uneventful(step: Step) -> bool:
+    """Most steps of a text that nobody foresees: nobody was asked for them."""
+    return not (step.asked or step.offers or step.drafting)
 
 
 def _is_sure(reach: Sequence[float]) -> bool:

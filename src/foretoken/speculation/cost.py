@@ -118,11 +118,11 @@ class BatchCost:
         if len(rows) == 1:
             self.curve.observe(rows[0], ms)
         elif rows:
-            kind = _kind(rows)
-            if self._doubt.dismisses(kind, ms, self(rows)):
-                return
+            kind, by_curve = _kind(rows), self._by_curve(rows)
             known = self._company.get(kind, 1.0)
-            ratio = self.plausible(rows, ms) / self._by_curve(rows)
+            if self._doubt.dismisses(kind, ms, known * by_curve):
+                return
+            ratio = _plausible(ms, known * by_curve) / by_curve
             seen = self._seen[kind] = self._seen.get(kind, 0) + 1
             self._company[kind] = known + max(_DRIFT_NEWS, 1 / seen) * (ratio - known)
 

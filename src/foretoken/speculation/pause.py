@@ -6,6 +6,8 @@ from foretoken.speculation.acceptance import STREAKS
 
 PATIENCE = 4
 """Vain asks in a row before waiting begins."""
+DEAR = 0.05
+"""The share of a step's time from which on asking tries patience twice as hard."""
 SHARE = 0.003
 """What vain asking may take of the time of a step, in the long run."""
 LONGEST = 31
@@ -42,7 +44,8 @@ class Pause:
     def asked_in_vain(self, n_right: int, spent_ms: float, step_ms: float) -> None:
         """No draft was of use, though the best drafter has been right so many times in a row."""
         self.n_vain = min(self.n_vain + 1, PATIENCE + LONGEST.bit_length())
-        self.wait = min(2 ** max(0, self.n_vain - PATIENCE) - 1, _bearable(spent_ms, step_ms))
+        patience = PATIENCE // 2 if spent_ms > DEAR * step_ms else PATIENCE
+        self.wait = min(2 ** max(0, self.n_vain - patience) - 1, _bearable(spent_ms, step_ms))
         self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
 
     def join(self, wait: int) -> None:

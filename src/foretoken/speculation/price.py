@@ -84,10 +84,10 @@ class Prices:
     def trusts(self, source: str, alone: bool) -> bool:
         """Whether a request may ask it without proof; where others would wait for the reading, not after a loss."""
         account = self._account(source)
-        if not alone:
-            return account.score >= 0
         if account.can_prove:
             return account.score > 0
+        if not alone:
+            return account.score >= 0
         return account.score > -0.5 or account.purse_ms >= account.lost_ms
 
     def pays_for_proof(self, source: str, ledger: Ledger) -> bool:

@@ -13,6 +13,8 @@ from foretoken.types import SeqId
 
 _LENGTHS = (1, 2, 3, 5, 7, 11, 15, 19, 27, 31, 47, 63)
 """Lengths that several slots draft together; equal ones are cheapest."""
+_HARDLY = 0.9
+"""Some widths are a little cheaper than narrower ones."""
 _KNOWN_CHANCE = 0.35
 """Chances of losing up to this are known well enough to be counted on."""
 
@@ -98,17 +100,24 @@ class Sizing:
         best, chosen = -n_slots * log(plain_ms), [0] * len(bets)
         wholes = [len(bet.reach) for bet in bets]
         for longest in _LENGTHS:
-            order = sorted(range(len(bets)), key=lambda i: bets[i].sums[min(longest, len(bets[i].reach))], reverse=True)
-            lengths = [0] * len(bets)
-            for which in order:
-                lengths[which] = min(longest, len(bets[which].reach))
-                value = self._worth(bets, lengths, waiting, plain_ms, sunk_ms)
-                if value > best:
-                    best, chosen = value, list(lengths)
-            if lengths == wholes:
+            wanted = [min(longest, whole) for whole in wholes]
+            if sunk_ms or self._hoped(bets, wanted, n_slots) > best:
+                lengths = [0] * len(bets)
+                for which in sorted(range(len(bets)), key=lambda i: bets[i].sums[wanted[i]], reverse=True):
+                    lengths[which] = wanted[which]
+                    value = self._worth(bets, lengths, waiting, plain_ms, sunk_ms)
+                    if value > best:
+                        best, chosen = value, list(lengths)
+            if wanted == wholes:
                 break
         for bet, n in zip(bets, chosen, strict=True):
             bet.n = n
+
+    def _hoped(self, bets: Sequence[Bet], lengths: Sequence[int], n_slots: int) -> float:
+        """What drafts of these lengths could be worth at most: if all of them cost hardly what the shortest does."""
+        gains = [(1 + bet.sums[n]) / bet.margin for bet, n in zip(bets, lengths, strict=True)]
+        ms = self.cost((*(1,) * (n_slots - 1), 1 + min(lengths)))
+        return sum(log(gain) for gain in gains if gain > 1) - n_slots * log(_HARDLY * ms)
 
     def replay_ms(self, n: int, n_slots: int) -> float:
         """What it adds to a plain step that `n` tokens of one slot are decoded in it once more."""

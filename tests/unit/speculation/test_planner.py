@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretoken.speculation import adaptive
 from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.adaptive import AdaptivePlanner
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
 from foretoken.speculation.ledger import BackOff, Ledger
 from foretoken.speculation.planner import FixedPlanner, Proposal, Step, expected_tokens
-from foretoken.speculation.sizing import MemoryCost
+from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
 
 CPU = {1: 10.0, 2: 17.0, 3: 24.1, 4: 20.9, 6: 30.3, 8: 44.9, 12: 69.6, 16: 69.3, 32: 109.0, 64: 228.0}
 """The shape measured on a CPU: 4 rows are cheaper than 3, 16 cheaper than 12."""
@@ -459,6 +460,52 @@ def test_slots_that_wait_come_to_wait_for_each_other() -> None:
         spent = {seq: {"a": 0.3} for seq in asked}
         p.observe(Step(dict.fromkeys(begun, 1), 30.0, False, verdicts, {}, spent, asked))
     assert n_asked > 1.8 * n_steps, "the first slot began long before the others"
+
+
+@given(st.lists(st.floats(5.0, 15.0), min_size=20, max_size=120))
+def test_what_is_learnt_late_is_the_same(times: list[float]) -> None:
+    def asked_at(behind: int) -> tuple[list[int], float, float]:
+        p = planner()
+        found = []
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(adaptive, "_BEHIND", behind)
+            for n, ms in enumerate(times):
+                asked = bool(p.worth_asking([ask()]))
+                found += [n] * asked
+                spent = {0: {"a": 0.3}} if asked else {}
+                p.observe(Step({0: 1}, ms, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {}, spent, {0} if asked else ()))
+            ledger = p._requests[0].ledger
+            p.end(0)
+        return found, p.cost.curve(1), ledger.elapsed_ms
+
+    assert asked_at(behind=4) == asked_at(behind=1)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 0.999), st.integers(1, 40), st.sampled_from([1.05, 1.4])), min_size=2, max_size=5
+    ),
+    st.integers(0, 2),
+    st.booleans(),
+)
+def test_lengths_that_are_not_looked_at_would_not_have_been_chosen(
+    offers: list[tuple[float, int, float]], n_waiting: int, replays: bool
+) -> None:
+    rising = {1: 10.0, 2: 14.0, 4: 20.0, 8: 30.0, 16: 50.0, 32: 90.0, 64: 170.0}
+
+    def chosen() -> list[int]:
+        sizing = Sizing(BatchCost(StepCost(rising), replays), MemoryCost(0.1, 0.1, replays))
+        bets = [
+            Bet(seq, offer(p, n), [p**i for i in range(1, n + 1)], 1, 0, margin, 1e6, 0.0, 0)
+            for seq, (p, n, margin) in enumerate(offers)
+        ]
+        sizing.together(bets, [1] * n_waiting)
+        return [bet.n for bet in bets]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Sizing, "_hoped", lambda *_: float("inf"))
+        all_looked_at = chosen()
+    assert chosen() == all_looked_at
 
 
 def test_who_is_certain_is_believed_from_the_first_token_until_it_was_wrong() -> None:
