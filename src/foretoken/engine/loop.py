@@ -92,8 +92,7 @@ class Loop:
     def step(self) -> bool:
         """Advance every slot by one batch; False when there is nothing to do."""
         computed = self._step()
-        if not computed:
-            self.aside.do(self._told)
+        self.aside.do(self._told)
         if not computed or not self.scheduler.active:
             self.aside.catch_up()
         return computed
@@ -120,15 +119,12 @@ class Loop:
             for part in work:
                 self._settle(part)
             took = (time.perf_counter() - started) * 1e3
-            # Whoever listens need not wait for the books.
-            self.aside.do(self._told)
             self.totals.step_ms += took
             self.totals.slots += len(work)
             self.speculator.stepped({span.seq: len(span.tokens) for span in spans}, took, reading, self.aside)
             self.cache.thrift.computed(self.width, took, reading)
         except DecodeError as error:
             self._fail(work, error)
-            self.aside.do(self._told)
         if self.config.check_integrity:
             check_integrity(self.backend, {slot.id: slot.sequence.n_cached for slot in self.scheduler.slots})
         return True
