@@ -56,6 +56,8 @@ class _Request:
     rests: dict[str, BackOff] = field(default_factory=dict)
     trusts: dict[str, bool] = field(default_factory=dict)
     """Drafters that take long, and whether they may be asked without further proof."""
+    n_said: int = 0
+    """Tokens of the answer."""
 
 
 class AdaptivePlanner:
@@ -119,6 +121,7 @@ class AdaptivePlanner:
     def _learn(self, step: Step) -> None:
         uneventful = _is_uneventful(step)
         for seq, verdict in step.verdicts.items():
+            self._requests[seq].n_said += len(verdict.tokens)
             if uneventful:
                 heard = self.acceptance.overhear(seq, (), verdict.tokens)
                 self._requests[seq].pause.waited(self.acceptance.longest_streak(seq) if heard else 0)
@@ -142,9 +145,10 @@ class AdaptivePlanner:
         self._pause_or_wake(seq, step, spent)
         offered = {offer.source: offer for offer in offers}
         for source, ms in spent.items():
-            offer = offered.get(source, NO_DRAFT)
-            in_vain = offer.tokens[:1] != verdict.tokens[:1]
-            self._prices.asked(source, ms * len(step.verdicts), len(offer), in_vain, self._requests[seq].ledger)
+            offer, ms_of_all = offered.get(source, NO_DRAFT), ms * len(step.verdicts)
+            self._prices.paid(source, ms_of_all, len(offer), self.cost.curve(1))
+            if offer.tokens[:1] != verdict.tokens[:1]:
+                self._prices.paid_in_vain(source, ms_of_all, self._requests[seq].ledger)
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         paused = {ask.seq for ask in asks if self._requests[ask.seq].pause.lasts}
@@ -165,25 +169,24 @@ class AdaptivePlanner:
 
     def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
         self._prices.can_prove(source)
-        ledger = self._requests[ask.seq].ledger
+        request = self._requests[ask.seq]
         may_prove = (
             len(self._requests) == 1
             and not self._trusts(ask.seq, source)
-            and ledger.elapsed_ms >= _PROOF_TOKENS * self.cost.curve(1)
-            and self._prices.pays_for_proof(source, ledger)
+            and request.n_said >= _PROOF_TOKENS
+            and self._prices.pays_for_proof(source, request.ledger)
             and not self._others_suffice(ask, source, offers)
         )
         return _PROOF_TOKENS if may_prove else 0
 
     def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
         self._prices.proved(source, ms)
-        plain_ms = self.cost.curve(1)
-        token_ms = self._prices.token_ms(source, plain_ms)
+        curve, token_steps = self.cost.curve, self._prices.token_steps(source)
         speeds = [
-            sum(share**n for n in range(width)) / (self.cost.curve(width) + width * token_ms)
-            for width in self.cost.curve.widths
+            sum(share**n for n in range(width)) / (curve(width) / curve(1) + width * token_steps)
+            for width in curve.widths
         ]
-        self._requests[ask.seq].trusts[source] = max(speeds) * plain_ms >= _PROOF
+        self._requests[ask.seq].trusts[source] = max(speeds) >= _PROOF
 
     def _trusts(self, seq: SeqId, source: str) -> bool:
         trusts = self._requests[seq].trusts

@@ -17,9 +17,11 @@ _GREAT = 3.0
 _PURSE_STEPS = 8.0
 """Plain steps that a drafter may have put by at most."""
 _TOKEN_STEPS = 0.15
-"""Plain steps that a token is thought to take before there was one."""
+"""Plain steps that each token of a draft is thought to take before there was one."""
 _FEW = 2
 """Drafts of fewer tokens took too long for other reasons to say what a token takes."""
+_FASTER, _SLOWER = 0.5, 0.02
+"""How much of what a token is thought to take one draft replaces: mostly, those that took longer had other reasons."""
 
 
 @dataclass(slots=True)
@@ -28,8 +30,8 @@ class _Account:
 
     vain_ms: float = 0.0
     """What asking again takes when nothing comes of it."""
-    token_ms: float | None = None
-    """What each token takes that it is asked for."""
+    token_steps: float = _TOKEN_STEPS
+    """Plain steps that each token takes that it is asked for."""
     can_prove: bool = False
     """Whether it has hindsight."""
     proof_ms: float | None = None
@@ -61,16 +63,18 @@ class Prices:
         self._accounts: dict[str, _Account] = {}
         """Of those whose price was asked for."""
 
-    def asked(self, source: str, ms: float, n_offered: int, in_vain: bool, ledger: Ledger) -> None:
-        """An ask took so long, and so many tokens came of it; the first of a request says little."""
+    def paid(self, source: str, ms: float, n_offered: int, plain_ms: float) -> None:
+        """An ask took so long, and so many tokens came of it."""
+        account = self._accounts.get(source)
+        if account and n_offered >= _FEW:
+            more = ms / (n_offered + 1) / plain_ms - account.token_steps
+            account.token_steps += more * (_SLOWER if more > 0 else _FASTER)
+
+    def paid_in_vain(self, source: str, ms: float, ledger: Ledger) -> None:
+        """An ask took so long, and its answer was none, or wrong."""
         account = self._accounts.get(source)
         if account and source in ledger.by_drafter:
-            if n_offered >= _FEW:
-                token_ms = ms / (n_offered + 1)
-                before = token_ms if account.token_ms is None else account.token_ms
-                account.token_ms = before + _NEWS * (token_ms - before)
-            if in_vain:
-                account.vain_ms += _NEWS * (ms - account.vain_ms)
+            account.vain_ms += _NEWS * (ms - account.vain_ms)
 
     def over(self, ledger: Ledger, plain_ms: float) -> None:
         """A request is over: learn what each drafter saved it."""
@@ -106,10 +110,9 @@ class Prices:
         account = self._account(source)
         account.proof_ms = ms if account.proof_ms is None else min(ms, account.proof_ms)
 
-    def token_ms(self, source: str, plain_ms: float) -> float:
-        """What each token takes that it is asked for."""
-        token_ms = self._account(source).token_ms
-        return _TOKEN_STEPS * plain_ms if token_ms is None else token_ms
+    def token_steps(self, source: str) -> float:
+        """Plain steps that each token takes that it is asked for."""
+        return self._account(source).token_steps
 
     def affordable(self, source: str, ledger: Ledger, plain_ms: float) -> bool:
         """Whether it would not have lost the request more than it may if the answer were of no use."""
