@@ -19,12 +19,12 @@ STREAKS = ((2, 4.0), (5, 3.0), (12, 2.0), (1 << 30, 1.5))
 _LIMITS = tuple(limit for limit, _ in STREAKS)
 _RISKS = (0.25, 0.2, 0.1, 0.05)
 """The chance that is always reckoned with in such a run that not even the first token is right."""
-_MEMORY = 0.98
-"""What a bucket keeps of its past with every new token: the last fifty decide."""
+_MEMORY = 0.99
+"""What a bucket keeps of its past with every new token: the last hundred decide."""
 _SESSION_MEMORY = 0.75
 """Texts change character within a few drafts."""
 _SESSION_PRIOR = 1.0
-_SURE = 0.995
+_SURE = 0.998
 _HOPELESS = 0.02
 """Tokens less likely than this to be reached are not worth a thought."""
 _MAX_KNOWN = 4096
