@@ -166,7 +166,7 @@ def test_a_draft_model_knows_in_hindsight_what_it_would_have_guessed(arch: str, 
         changed = [*text[:-1], (text[-1] + 1) % 100]
         assert engine.call(lambda loop: looked_back(changed, 16)) == 15 / 16
         assert engine.call(lambda loop: drafter.hindsight(DraftAsk(0, changed, 4), 16)) == 0.0, "nothing new was said"
-        assert engine.call(lambda loop: looked_back(text[:3], 16)) <= 1.0, "of as many as there are"
+        assert engine.call(lambda loop: looked_back(text[-3:], 16)) in (0.0, 0.5, 1.0), "of the two there are"
 
 
 @pytest.mark.parametrize("memory", ["fork", "checkpoint", "ring"])

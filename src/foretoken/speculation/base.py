@@ -91,10 +91,10 @@ class Drafter(Protocol):
     """Guesses continuations. One drafter serves all slots; `seq` names the slot.
 
     Whatever a drafter does, the text stays the model's own: a wrong guess costs time, never words. One whose guesses
-    themselves take long sets `costly = True`: it is then asked only while it earns more than it takes, and one that has
-    `hindsight` wins trust back by it. One
-    whose confidences are probabilities, as a model's are, sets `calibrated = True`: it is taken at its word. One that
-    goes by grammars may set `for_grammars = True`: it is asked at every step of an answer that has one, and only there.
+    themselves take long sets `costly = True`: it is then asked only while it earns more than it takes, and wins trust
+    by `hindsight` if it has that. One whose confidences are probabilities, as a model's are, sets `calibrated = True`:
+    it is taken at its word. One that goes by grammars may set `for_grammars = True`: it is asked at every step of an
+    answer that has one, and only there.
     """
 
     name: str
