@@ -29,7 +29,7 @@ class Export:
 
     def __init__(self, path: Path, config: Config, weights: dict[str, Array], kind: str) -> None:
         self.config, self.weights, self.kind = config, weights, kind
-        self.writer = GGUFWriter(path, "qwen35")
+        self.writer = GGUFWriter(path, config.architecture)
 
     def header(self, name: str) -> None:
         """Shape of the model, in libllama's keys."""
@@ -48,9 +48,14 @@ class Export:
         w.add_rope_freq_base(c.rope_base)
         w.add_rope_dimension_count(c.rotary)
         w.add_layer_norm_rms_eps(c.eps)
-        third = (
-            c.rotary // 2 // 3
-        )  # the sections must cover every rotated pair, or a pair stays at position 0
+        if c.gated:
+            self.hybrid_header()
+
+    def hybrid_header(self) -> None:
+        """What only a model with DeltaNet layers has."""
+        c, w = self.config, self.writer
+        # the sections must cover every rotated pair, or a pair stays at position 0
+        third = c.rotary // 2 // 3
         w.add_rope_dimension_sections([c.rotary // 2 - 2 * third, third, third, 0])
         w.add_ssm_conv_kernel(c.conv)
         w.add_ssm_inner_size(c.delta_heads * c.delta_size)
@@ -105,7 +110,7 @@ class Export:
         w = {k.removeprefix(source): v for k, v in self.weights.items() if k.startswith(source)}
         to, heads, inner = f"blk.{number}.", self.config.delta_heads, self.config.feed_forward
         self.vector(to + "attn_norm.weight", w["norm1"])
-        self.vector(to + "post_attention_norm.weight", w["norm2"])
+        self.vector(to + ("post_attention_norm" if self.config.gated else "ffn_norm") + ".weight", w["norm2"])
         if "mixer.q.weight" in w:
             for ours, theirs in (("q", "attn_q"), ("k", "attn_k"), ("v", "attn_v"), ("o", "attn_output")):
                 self.matrix(f"{to}{theirs}.weight", w[f"mixer.{ours}.weight"])

@@ -1,4 +1,7 @@
-"""A compact `qwen35`: Gated DeltaNet layers, gated attention every few layers, one MTP layer."""
+"""A compact `qwen35`: Gated DeltaNet layers, gated attention every few layers, one MTP layer.
+
+Where every layer is attention and nothing is gated, it is a `qwen3`.
+"""
 
 import json
 import math
@@ -30,9 +33,15 @@ class Config:
     rope_base: float = 10000.0
     eps: float = 1e-6
     attention_every: int = 4
+    gated: bool = True
     tied: bool = False
     mtp: bool = False
     context: int = 4096
+
+    @property
+    def architecture(self) -> str:
+        """Libllama's name for a model of this shape."""
+        return "qwen35" if self.gated else "qwen3"
 
     @staticmethod
     def load(path: Path) -> "Config":
@@ -54,13 +63,13 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Grouped-query attention with normed queries and keys and a sigmoid gate on its output."""
+    """Grouped-query attention with normed queries and keys and, where told, a sigmoid gate on its output."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         inner, kv = config.heads * config.head_size, config.kv_heads * config.head_size
-        self.q = nn.Linear(config.width, 2 * inner, bias=False)
+        self.q = nn.Linear(config.width, (1 + config.gated) * inner, bias=False)
         self.k = nn.Linear(config.width, kv, bias=False)
         self.v = nn.Linear(config.width, kv, bias=False)
         self.o = nn.Linear(inner, config.width, bias=False)
@@ -69,12 +78,15 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         c, (batch, length, _) = self.config, x.shape
-        q, gate = self.q(x).view(batch, length, c.heads, 2, c.head_size).unbind(3)
+        q, *gate = self.q(x).view(batch, length, c.heads, 1 + c.gated, c.head_size).unbind(3)
         k, v = (p(x).view(batch, length, c.kv_heads, c.head_size) for p in (self.k, self.v))
         q = rotate(rms_norm(q, self.q_norm, c.eps), cos, sin).transpose(1, 2)
         k = rotate(rms_norm(k, self.k_norm, c.eps), cos, sin).transpose(1, 2)
         out = F.scaled_dot_product_attention(q, k, v.transpose(1, 2), is_causal=True, enable_gqa=True)
-        return self.o((out.transpose(1, 2) * gate.sigmoid()).reshape(batch, length, -1))
+        out = out.transpose(1, 2)
+        if gate:
+            out = out * gate[0].sigmoid()
+        return self.o(out.reshape(batch, length, -1))
 
 
 class DeltaNet(nn.Module):

@@ -22,7 +22,7 @@ def block_weights(tensors: Weights, source: str, to: str) -> Weights:
     t = {name.removeprefix(source): value for name, value in tensors.items() if name.startswith(source)}
     w: Weights = {
         "norm1": t["attn_norm.weight"],
-        "norm2": t["post_attention_norm.weight"],
+        "norm2": t["post_attention_norm.weight" if "post_attention_norm.weight" in t else "ffn_norm.weight"],
         "down.weight": t["ffn_down.weight"],
     }
     w["gate_up.weight"] = np.concatenate([t["ffn_gate.weight"], t["ffn_up.weight"]])

@@ -47,6 +47,7 @@ class Trainer:
         torch.manual_seed(0)
         torch.backends.cuda.matmul.allow_tf32 = True
         self.model = Model(Config.load(settings.config)).to(self.device)
+        self.window = min(settings.length, self.model.config.context)
         self.optimizer = Optimizer(self.model, settings.muon_rate, settings.adam_rate, settings.weight_decay)
         self.loss, self.distil = cross_entropy, distillation
         self.teacher = (
@@ -73,7 +74,7 @@ class Trainer:
         with torch.autocast(self.device, torch.bfloat16):
             inputs, targets = tokens[:, :-1], tokens[:, 1:]
             weights = weights[:, 1:]
-            hidden = self.model.hidden(inputs)
+            hidden = self.model.hidden(inputs.reshape(-1, self.window)).reshape(*inputs.shape, -1)
             if teacher is not None:
                 with torch.no_grad():
                     taught = teacher.hidden(inputs)
