@@ -27,8 +27,8 @@ def drafting(model: Path, wish: str | None = None, spec_type: str = "auto") -> P
 
 
 def test_the_embedded_model_has_a_companion() -> None:
-    assert drafting(path_of("mini")) == path_of("nano")
-    assert drafting(path_of("mini"), spec_type="draft-model") == path_of("nano")
+    assert drafting(path_of("mini")) == path_of("pico")
+    assert drafting(path_of("mini"), spec_type="draft-model") == path_of("pico")
 
 
 def test_it_can_be_sent_away() -> None:

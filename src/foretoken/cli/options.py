@@ -154,7 +154,7 @@ DraftPMin = Annotated[
 DraftModel = Annotated[
     str | None,
     Option("-md", "--model-draft", "--spec-draft-model",
-           help="A small model of the same vocabulary that drafts, or `none` (default: nano for the embedded mini).",
+           help="A small model of the same vocabulary that drafts, or `none` (default: pico for the embedded mini).",
            show_default=False, rich_help_panel=SPECULATION),
 ]  # fmt: skip
 DraftGpuLayers = Annotated[

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from foretoken.config import EngineConfig
+from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.assembly import Assembly, assemble
 from foretoken.errors import ConfigError
 from foretoken.llama.context import Context
+from foretoken.llama.model import Model
 from foretoken.llama.mtp import MtpContext
 from foretoken.memory import Memory
+from foretoken.types import Token
 
 _DRAFT_CONTEXT = 2048
-"""A draft model reads only the end of a text: a longer context would be memory for nothing."""
+"""A draft model reads only the end of a text: a longer context would be memory for nothing. One that was trained on
+shorter texts gets no more than those."""
 
 
 _BYTES_PER_THREAD = 32 << 20
@@ -33,6 +36,10 @@ class EngineHost:
     def n_slots(self) -> int:
         return self._config.n_parallel
 
+    @property
+    def end_tokens(self) -> frozenset[Token]:
+        return self._target.model.vocabulary.end_tokens
+
     def draft_model(self) -> tuple[Context, Memory]:
         """The draft model, with a slot for each of the target's."""
         if self._draft is None:
@@ -40,13 +47,29 @@ class EngineHost:
         return self._draft.context, self._draft.memory
 
     def _open_draft_model(self) -> Assembly:
-        if self._config.speculation.draft_model is None:
+        chosen = self._config.speculation.draft_model
+        if chosen is None:
             raise ConfigError("no draft model was named; add -md FILE")
+        model = Model(chosen)
+        try:
+            draft = replace(assemble(self._draft_settings(chosen, model), model), borrowed=False)
+        except BaseException:
+            model.close()
+            raise
+        draft.context.use_threads(_draft_threads(model.path, self._config.n_threads), self._config.n_threads)
+        return draft
+
+    def _draft_settings(self, chosen: ModelConfig, model: Model) -> EngineConfig:
+        if not model.vocabulary.same_as(self._target.model.vocabulary):
+            raise ConfigError(
+                f"{model.path.name} has another vocabulary than {self._target.model.path.name}; "
+                "a draft model must be of the same family"
+            )
         # Drafts need no exactness: a wrong one is only a wrong guess.
-        settings = replace(
+        return replace(
             self._config,
-            model=self._config.speculation.draft_model,
-            n_ctx=min(self._target.context.n_ctx, _DRAFT_CONTEXT),
+            model=chosen,
+            n_ctx=min(self._target.context.n_ctx, _DRAFT_CONTEXT, model.n_ctx_train or _DRAFT_CONTEXT),
             exact=False,
             memory="auto",
             checkpoints="auto",
@@ -54,15 +77,6 @@ class EngineHost:
             kv_type_v=None,
             unified=None,
         )
-        draft = assemble(settings)
-        if not draft.model.vocabulary.same_as(self._target.model.vocabulary):
-            draft.close()
-            raise ConfigError(
-                f"{draft.model.path.name} has another vocabulary than {self._target.model.path.name}; "
-                "a draft model must be of the same family"
-            )
-        draft.context.use_threads(_draft_threads(draft.model.path, self._config.n_threads), self._config.n_threads)
-        return draft
 
     def mtp(self) -> MtpContext:
         """The model's own prediction layer, beside the context it reads from."""

@@ -35,10 +35,13 @@ class UnknownModel(ConfigError, KeyError):
 
 _SHIPPED = (
     EmbeddedModel(
-        "mini", "foretoken-mini-q8_0.gguf", "c71e13f8461ab2f8d7cfe111f10a419f176f6b1e8554f57f41ef2a9094400117", "nano"
+        "mini", "foretoken-mini-q8_0.gguf", "c71e13f8461ab2f8d7cfe111f10a419f176f6b1e8554f57f41ef2a9094400117", "pico"
     ),
     EmbeddedModel(
         "nano", "foretoken-nano-q8_0.gguf", "e884f395ea793356c9ce79dcaf2e92e1ffdfc38f108abfd6b05d63bc66fb0e9c"
+    ),
+    EmbeddedModel(
+        "pico", "foretoken-pico-q8_0.gguf", "a83ac27f79b15826c9ea53935bc66dda37796f11b32ff6e2c2f167fb4b84a5f4"
     ),
 )
 MODELS = {model.name: model for model in _SHIPPED}
