@@ -156,17 +156,19 @@ def test_a_draft_model_knows_in_hindsight_what_it_would_have_guessed(arch: str, 
         asked = DraftAsk(0, text, 4)
         fresh = engine.call(lambda loop: drafter.draft([asked]))
 
-        def looked_back(said: list[int], n: int) -> float:
+        def looked_back(said: list[int], n: int) -> list[bool]:
             drafter._memory.release(0)
             drafter._held.clear()
-            return drafter.hindsight(DraftAsk(0, said, 4), n)
+            guesses = drafter.hindsight(DraftAsk(0, said, 4), n)
+            assert all(0 < p <= 1 for p in guesses.confidence)
+            return [guess == token for guess, token in zip(guesses.tokens, said[-len(guesses) :], strict=True)]
 
-        assert engine.call(lambda loop: looked_back(text, 16)) == 1.0, "these are the model's own words"
+        assert engine.call(lambda loop: looked_back(text, 16)) == [True] * 16, "these are the model's own words"
         assert engine.call(lambda loop: drafter.draft([asked])) == fresh, "and it drafts on from there"
         changed = [*text[:-1], (text[-1] + 1) % 100]
-        assert engine.call(lambda loop: looked_back(changed, 16)) == 15 / 16
-        assert engine.call(lambda loop: drafter.hindsight(DraftAsk(0, changed, 4), 16)) == 0.0, "nothing new was said"
-        assert engine.call(lambda loop: looked_back(text[-3:], 16)) in (0.0, 0.5, 1.0), "of the two there are"
+        assert engine.call(lambda loop: looked_back(changed, 16)) == [True] * 15 + [False]
+        assert not engine.call(lambda loop: drafter.hindsight(DraftAsk(0, changed, 4), 16)), "nothing new was said"
+        assert len(engine.call(lambda loop: looked_back(text[-3:], 16))) == 2, "of the two there are"
 
 
 @pytest.mark.parametrize("memory", ["fork", "checkpoint", "ring"])

@@ -34,11 +34,14 @@ class Watch:
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
         return self.planner.too_dear(ask, source, offers)
 
+    def demand_proof(self, source: str) -> None:
+        self.planner.demand_proof(source)
+
     def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
         return self.planner.doubts(ask, source, offers)
 
-    def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
-        self.planner.proved(ask, source, share, ms)
+    def proved(self, ask: DraftAsk, source: str, guesses: Draft, ms: float) -> None:
+        self.planner.proved(ask, source, guesses, ms)
 
     def appetite(self, ask: DraftAsk, source: str) -> int:
         return self.planner.appetite(ask, source)

@@ -129,6 +129,11 @@ class Acceptance:
         else:
             standing.pop(offer.source, None)
 
+    def look_back(self, seq: SeqId, guesses: Draft, said: Sequence[Token]) -> None:
+        """Compare what a drafter would have guessed, each token from all before it, with what was said instead."""
+        for guess, stated, token in zip(guesses.tokens, guesses.confidence, said, strict=True):
+            self.learn(seq, Draft((guess,), (stated,), guesses.source), (token,))
+
     def _bucket(self, source: str, run: int, stated: float) -> _Bucket:
         key = (source, run, self._doubt(stated))
         bucket = self._buckets.get(key)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from operator import eq
 
 from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.aftermath import Aftermath
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
-from foretoken.speculation.ledger import BackOff, Balance, Ledger
-from foretoken.speculation.pause import Pause
+from foretoken.speculation.ledger import BackOff, Balance
+from foretoken.speculation.pause import SHARE
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
 from foretoken.speculation.price import Prices
+from foretoken.speculation.request import RequestRecord
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
 from foretoken.types import SeqId
 
@@ -21,6 +22,8 @@ _PROVEN = 0.9
 _SMALL_BET = 3
 """A slot that has lost its stake may win it back with this many rows, on tokens at least so likely, or with half as
 many as were right in a row since, verified or not."""
+_WORTHWHILE = 1.8
+"""So many times as fast as plain steps, if all of them are right, are the shortest drafts that may be bet freely."""
 _CURIOSITY = 24
 """Sure drafts declined as too dear before one is verified after all; twice as many the next time."""
 _PROVEN_SURE = 0.98
@@ -34,6 +37,10 @@ _MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 _MARGIN_UNPROVEN = 1.4
 """Likewise for a slot that has earned nothing yet."""
+_REINVESTED = 0.2
+"""The part of what drafts save that may be spent on asking in vain for more of them."""
+_BEFORE_STEPS = 16.0
+"""What was saved in requests before counts like that of so many plain steps of this one."""
 _PROOF_TOKENS = 16
 """Tokens that a drafter in doubt must guess in hindsight."""
 _PROOF = 1.2
@@ -45,19 +52,6 @@ _BEHIND = 4
 little more than one alone, when a step of the model has driven everything else out of the processor's cache."""
 
 _NOTHING: Mapping[str, float] = {}
-
-
-@dataclass(slots=True)
-class _Request:
-    """What is kept of the request in a slot."""
-
-    ledger: Ledger = field(default_factory=Ledger)
-    pause: Pause = field(default_factory=Pause)
-    rests: dict[str, BackOff] = field(default_factory=dict)
-    trusts: dict[str, bool] = field(default_factory=dict)
-    """Drafters that take long, and whether they may be asked without further proof."""
-    n_said: int = 0
-    """Tokens of the answer."""
 
 
 class AdaptivePlanner:
@@ -82,7 +76,7 @@ class AdaptivePlanner:
         self._n_declined = 0
         self._curiosity = _CURIOSITY
         self._aftermath = Aftermath()
-        self._requests: defaultdict[SeqId, _Request] = defaultdict(_Request)
+        self._requests: defaultdict[SeqId, RequestRecord] = defaultdict(RequestRecord)
         self._prices = Prices()
         self._balances: dict[str, Balance] = {}
         self._unlearnt: list[Step] = []
@@ -91,6 +85,9 @@ class AdaptivePlanner:
 
     def believe(self, source: str) -> None:
         self.acceptance.calibrated.add(source)
+
+    def demand_proof(self, source: str) -> None:
+        self._prices.demand_proof(source)
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
         plain_ms = self.cost((1,) * len(proposals))
@@ -160,33 +157,37 @@ class AdaptivePlanner:
         return asks
 
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
-        return (
-            not self._trusts(ask.seq, source)
-            or self._others_suffice(ask, source, offers)
-            or not self._prices.affordable(source, self._requests[ask.seq].ledger, self.cost.curve(1))
-            or self._back_off(ask.seq, source).resting()
-        )
+        if not self._trusts(ask.seq, source) or self._others_suffice(ask, source, offers):
+            return True
+        request = self._requests[ask.seq]
+        if not self._prices.affordable(source, request.ledger, self.cost.curve(1)):
+            if self._prices.has_hindsight(source):
+                request.doubt(source)
+            return True
+        return self._back_off(ask.seq, source).resting()
 
     def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
-        self._prices.can_prove(source)
         request = self._requests[ask.seq]
         may_prove = (
             len(self._requests) == 1
             and not self._trusts(ask.seq, source)
-            and request.n_said >= _PROOF_TOKENS
+            and request.n_said - request.doubted.get(source, 0) >= _PROOF_TOKENS
             and self._prices.pays_for_proof(source, request.ledger)
             and not self._others_suffice(ask, source, offers)
         )
         return _PROOF_TOKENS if may_prove else 0
 
-    def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
+    def proved(self, ask: DraftAsk, source: str, guesses: Draft, ms: float) -> None:
         self._prices.proved(source, ms)
-        curve, token_steps = self.cost.curve, self._prices.token_steps(source)
-        speeds = [
-            sum(share**n for n in range(width)) / (curve(width) / curve(1) + width * token_steps)
-            for width in curve.widths
-        ]
-        self._requests[ask.seq].trusts[source] = max(speeds) >= _PROOF
+        said = ask.tokens[len(ask.tokens) - len(guesses) :]
+        share = sum(map(eq, guesses.tokens, said)) / max(1, len(guesses))
+        request = self._requests[ask.seq]
+        self.acceptance.look_back(ask.seq, guesses, said)
+        speeds = [self._speed(source, width, share) for width in self.cost.curve.widths]
+        if max(speeds) >= _PROOF:
+            request.trust(source)
+        else:
+            request.doubt(source)
 
     def _trusts(self, seq: SeqId, source: str) -> bool:
         trusts = self._requests[seq].trusts
@@ -204,14 +205,28 @@ class AdaptivePlanner:
 
     def appetite(self, ask: DraftAsk, source: str) -> int:
         plain_ms = self.cost.curve(1)
-        stake_ms = self._requests[ask.seq].ledger.stake_ms(plain_ms)
+        ledger = self._requests[ask.seq].ledger
         risk = self.acceptance.risk(ask.seq, source, _PROVEN_SURE)
-        affordable = [
-            width - ask.n_pending
-            for width in self.cost.curve.widths
-            if (self.cost.curve(width) - plain_ms) * risk <= stake_ms
-        ]
-        return max([_SMALL_BET, *affordable])
+        bearable_ms = max(self._prices.purse_ms(source, ledger), ledger.stake_ms(plain_ms) / max(risk, 1e-3))
+        affordable = [width for width in self.cost.curve.widths if self.cost.curve(width) - plain_ms <= bearable_ms]
+        best = max(affordable, key=lambda width: self._speed(source, width, _PROVEN_SURE), default=1)
+        return max(self._small_bet(), best - ask.n_pending)
+
+    def _small_bet(self) -> int:
+        """The shortest draft, of three tokens or more, that is worth its while if all of it is right."""
+        curve = self.cost.curve
+        worthwhile = (w for w in curve.widths if w > _SMALL_BET and w * curve(1) >= _WORTHWHILE * curve(w))
+        return next(worthwhile, _SMALL_BET + 1) - 1
+
+    def _speed(self, source: str, width: int, chance: float) -> float:
+        """How many times as fast as plain decoding such steps are, if each token it drafts has this chance.
+
+        Other slots have drafts like it, and their tokens are drafted together.
+        """
+        n_slots, plain_ms = max(1, len(self._requests)), self.cost.curve(1)
+        drafting_ms = width * self._prices.token_steps(source) * plain_ms
+        ms = self.cost((width,) * n_slots) + drafting_ms
+        return sum(chance**n for n in range(width)) * self.cost((1,) * n_slots) / ms
 
     def saved_ms(self, seq: SeqId) -> float | None:
         return self._requests[seq].ledger.balance_ms if seq in self._requests else 0.0
@@ -230,11 +245,10 @@ class AdaptivePlanner:
         """The offer that would win the most if this slot were alone."""
         ask = proposal.ask
         ledger = self._requests[ask.seq].ledger
-        margin = _MARGIN if ledger.won_ms > 0 else _MARGIN_UNPROVEN
         stake = ledger.stake_ms(plain_ms)
         # Most offers could not pay even if nothing had to be taken back: those are not looked at any further.
         least_ms = self.cost.curve(ask.n_pending + 1) if ask.n_pending == 1 else 0.0
-        bets = []
+        bets, small_bet = [], self._small_bet()
         for offer in proposal.offers:
             if self._back_off(ask.seq, offer.source).resting():
                 continue
@@ -242,10 +256,12 @@ class AdaptivePlanner:
             reach = self.acceptance.reach(ask.seq, draft)
             if reach and (_is_sure(reach) or (1 + sum(reach)) * plain_ms > least_ms):
                 n_min = self._n_min if ask.n_min is None else ask.n_min
-                n_proven = max(_SMALL_BET, self.acceptance.streak(ask.seq, draft.source) // 2)
+                purse = self._prices.purse_ms(draft.source, ledger) / n_slots
+                margin = _MARGIN if ledger.won_ms > 0 or purse > plain_ms else _MARGIN_UNPROVEN
+                n_proven = max(small_bet, self.acceptance.streak(ask.seq, draft.source) // 2)
                 n_free = n_proven if reach[0] >= _PROVEN else 0
                 risk = self.acceptance.risk(ask.seq, draft.source, draft.confidence[0], n_slots)
-                bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, risk, n_free))
+                bets.append(Bet(ask.seq, draft, reach, ask.n_pending, n_min, margin, stake, purse, risk, n_free))
         return max(bets, key=self._sizing.alone, default=None)
 
     def _wonder(self, bets: Sequence[Bet]) -> None:
@@ -306,10 +322,17 @@ class AdaptivePlanner:
         if step.verdicts[seq].n_accepted:
             pause.end()
         elif seq in step.asked:
-            pause.asked_in_vain(n_right, sum(spent.values()), step.ms / len(step.verdicts))
+            step_ms = step.ms / len(step.verdicts)
+            pause.asked_in_vain(n_right, sum(spent.values()), step_ms, self._share_for_asking(seq))
             pause.join(max((other.pause.wait for at, other in self._requests.items() if at != seq), default=0))
         else:
             pause.waited(n_right)
+
+    def _share_for_asking(self, seq: SeqId) -> float:
+        """What asking in vain may take of the time: part of what drafts save of it, here and in requests before."""
+        ledger, before_ms = self._requests[seq].ledger, _BEFORE_STEPS * self.cost.curve(1)
+        saved_ms = ledger.balance_ms + self._prices.saved_share() * before_ms
+        return max(SHARE, _REINVESTED * saved_ms / (ledger.elapsed_ms + before_ms))
 
     def _back_off(self, seq: SeqId, source: str) -> BackOff:
         return self._requests[seq].rests.setdefault(source, BackOff(self._n_tries))

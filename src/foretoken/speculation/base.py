@@ -80,10 +80,10 @@ class Reader(Protocol):
 
 @runtime_checkable
 class Hindsighted(Protocol):
-    """A drafter that can tell how well it would have guessed what has been said already."""
+    """A drafter that can tell what it would have guessed of what has been said already."""
 
-    def hindsight(self, ask: DraftAsk, n: int) -> float:
-        """The share of the last `n` tokens that it would have guessed, each from all before it."""
+    def hindsight(self, ask: DraftAsk, n: int) -> Draft:
+        """What it would have guessed in place of the last `n` tokens (or fewer), each from all said before it."""
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from foretoken.backend import Span
@@ -71,18 +72,21 @@ class Guard:
             self._faults_in_a_row = 0
         return drafts
 
-    def hindsight(self, ask: DraftAsk, n: int) -> float:
-        """The share of the last `n` tokens that the drafter would have guessed; none when it fails."""
-        share = 0.0
+    def hindsight(self, ask: DraftAsk, n: int) -> Draft:
+        """What the drafter would have guessed in place of the last `n` tokens; nothing when it fails."""
+        guesses = NO_DRAFT
 
         def look() -> None:
-            nonlocal share
+            nonlocal guesses
             assert isinstance(self.drafter, Hindsighted)
-            share = self.drafter.hindsight(ask, n)
+            found = self.drafter.hindsight(ask, n)
+            if len(found.tokens) != len(found.confidence) or len(found.tokens) > n:
+                raise ValueError(f"looked back on {len(found.tokens)} tokens, not {n}")
+            guesses = replace(found, source=self.name)
 
         if self.enabled:
             self._timed("hindsight", self.total.draft, look)
-        return share
+        return guesses
 
     def read(self, spans: Sequence[Span]) -> None:
         if self.enabled and (reader := self._reader) is not None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from foretoken.backend import Backend, Span
 from foretoken.memory import Memory
+from foretoken.types import Token
 
 
 class MtpBackend(Protocol):
@@ -34,6 +35,10 @@ class Host(Protocol):
 
     @property
     def n_slots(self) -> int: ...
+    @property
+    def end_tokens(self) -> frozenset[Token]:
+        """Tokens that end an answer: the model's to say, so that a draft ends before one."""
+        ...
 
     def draft_model(self) -> tuple[Backend, Memory]:
         """The draft model's own context and memory, opened on first use.

@@ -22,6 +22,8 @@ class Ledger:
     by_drafter: dict[str, float] = field(default_factory=dict)
     advances: dict[str, float] = field(default_factory=dict)
     """What the first ask of each took: those whose guesses take long read the text then."""
+    forgiven: dict[str, float] = field(default_factory=dict)
+    """What each had lost when it proved that it would have guessed what was said."""
 
     def enter(self, source: str, won_ms: float, asked_ms: float = 0.0) -> None:
         """Book what a drafter's draft won, or lost, in one step, and what asking it took."""
@@ -30,6 +32,10 @@ class Ledger:
         self.balance_ms += saved_ms
         self.advances.setdefault(source, asked_ms)
         self.by_drafter[source] = self.by_drafter.get(source, 0.0) + saved_ms
+
+    def forgive(self, source: str) -> None:
+        """What it lost so far is no reason not to ask it."""
+        self.forgiven[source] = max(0.0, -self.by_drafter.get(source, 0.0))
 
     def stake_ms(self, plain_ms: float) -> float:
         """What may be risked now: half of what was won, a share of the time spent, a little to begin with."""

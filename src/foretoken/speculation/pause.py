@@ -9,7 +9,7 @@ PATIENCE = 4
 DEAR = 0.05
 """The share of a step's time from which on asking tries patience twice as hard."""
 SHARE = 0.003
-"""What vain asking may take of the time of a step, in the long run."""
+"""What vain asking may take of the time of a step, in the long run, where nothing is won."""
 LONGEST = 31
 PROMISING = tuple(n_right for n_right, _ in STREAKS[1:-1])
 """So many right tokens in a row, where drafters are believed more, end a wait before its time; so do twice as many as
@@ -41,11 +41,14 @@ class Pause:
         """A draft was of use."""
         self.n_vain = self.wait = 0
 
-    def asked_in_vain(self, n_right: int, spent_ms: float, step_ms: float) -> None:
-        """No draft was of use, though the best drafter has been right so many times in a row."""
+    def asked_in_vain(self, n_right: int, spent_ms: float, step_ms: float, share: float = SHARE) -> None:
+        """No draft was of use, though the best drafter has been right so many times in a row.
+
+        Asking may go on taking a `share` of the time.
+        """
         self.n_vain = min(self.n_vain + 1, PATIENCE + LONGEST.bit_length())
         patience = PATIENCE // 2 if spent_ms > DEAR * step_ms else PATIENCE
-        self.wait = min(2 ** max(0, self.n_vain - patience) - 1, _bearable(spent_ms, step_ms))
+        self.wait = min(2 ** max(0, self.n_vain - patience) - 1, _bearable(spent_ms, step_ms, share))
         self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
 
     def join(self, wait: int) -> None:
@@ -58,6 +61,6 @@ class Pause:
         self.wait = 0 if n_right >= self._wake else max(0, self.wait - 1)
 
 
-def _bearable(spent_ms: float, step_ms: float) -> int:
+def _bearable(spent_ms: float, step_ms: float, share: float) -> int:
     """Steps to wait for asking to take no more than its share."""
-    return LONGEST if step_ms <= 0 else min(LONGEST, int(spent_ms / (SHARE * step_ms)))
+    return LONGEST if step_ms <= 0 else min(LONGEST, int(spent_ms / (share * step_ms)))

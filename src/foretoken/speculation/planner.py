@@ -67,6 +67,10 @@ class Planner(Protocol):
         """The confidences of this drafter are probabilities."""
         ...
 
+    def demand_proof(self, source: str) -> None:
+        """This drafter takes long and has hindsight: it can prove itself before it is asked."""
+        ...
+
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]: ...
     def observe(self, step: Step) -> None: ...
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
@@ -81,8 +85,8 @@ class Planner(Protocol):
         """How many tokens a drafter that takes long should guess in hindsight before it is asked again; 0 is none."""
         ...
 
-    def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
-        """So many of them it would have guessed, and finding that out took so long."""
+    def proved(self, ask: DraftAsk, source: str, guesses: Draft, ms: float) -> None:
+        """This is what it would have guessed in place of the last tokens, and finding that out took so long."""
         ...
 
     def appetite(self, ask: DraftAsk, source: str) -> int:
@@ -106,6 +110,9 @@ class LearnsNothing:
     def believe(self, source: str) -> None:
         pass
 
+    def demand_proof(self, source: str) -> None:
+        pass
+
     def observe(self, step: Step) -> None:
         pass
 
@@ -118,7 +125,7 @@ class LearnsNothing:
     def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
         return 0
 
-    def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
+    def proved(self, ask: DraftAsk, source: str, guesses: Draft, ms: float) -> None:
         pass
 
     def appetite(self, ask: DraftAsk, source: str) -> int:

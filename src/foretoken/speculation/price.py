@@ -42,9 +42,12 @@ class _Account:
     """What it may lose: a share of all time spent, and what it saved, less what it lost."""
     lost_ms: float = 0.0
     """What it lost in the latest request that it made slower."""
+    saved_share: float = 0.0
+    """What it saved lately of the time of requests, against that time."""
 
-    def learn(self, saved_ms: float, plain_ms: float) -> None:
+    def learn(self, saved_ms: float, elapsed_ms: float, plain_ms: float) -> None:
         """A request is over for which it was asked."""
+        self.saved_share += (max(0.0, saved_ms) / max(elapsed_ms, plain_ms) - self.saved_share) / 2
         verdict = min(_GREAT, _GREAT * saved_ms / (_GREAT_STEPS * plain_ms)) if saved_ms > 0 else -1.0
         self.score += (verdict - self.score) / 2
         if saved_ms <= 0:
@@ -61,7 +64,6 @@ class Prices:
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
-        """Of those whose price was asked for."""
 
     def paid(self, source: str, ms: float, n_offered: int, plain_ms: float) -> None:
         """An ask took so long, and so many tokens came of it."""
@@ -78,12 +80,12 @@ class Prices:
 
     def over(self, ledger: Ledger, plain_ms: float) -> None:
         """A request is over: learn what each drafter saved it."""
-        for source, account in self._accounts.items():
-            saved_ms = ledger.by_drafter.get(source)
+        for source in {*self._accounts, *ledger.by_drafter}:
+            account, saved_ms = self._account(source), ledger.by_drafter.get(source)
             purse_ms = account.purse_ms + MAX_LOSS * ledger.elapsed_ms + (saved_ms or 0.0)
             account.purse_ms = min(_PURSE_STEPS * plain_ms, purse_ms)
             if saved_ms is not None:
-                account.learn(saved_ms, plain_ms)
+                account.learn(saved_ms, ledger.elapsed_ms, plain_ms)
 
     def trusts(self, source: str, alone: bool) -> bool:
         """Whether a request may ask it without proof; where others would wait for the reading, not after a loss."""
@@ -101,14 +103,30 @@ class Prices:
             return True
         return account.purse_ms + MAX_LOSS * ledger.elapsed_ms + ledger.by_drafter.get(source, 0.0) >= account.proof_ms
 
-    def can_prove(self, source: str) -> None:
-        """It has hindsight."""
+    def demand_proof(self, source: str) -> None:
+        """It has hindsight, and is to win trust by that."""
         self._account(source).can_prove = True
 
     def proved(self, source: str, ms: float) -> None:
         """Finding out took so long; what it takes when the machine stumbles is booked, and not expected again."""
         account = self._account(source)
         account.proof_ms = ms if account.proof_ms is None else min(ms, account.proof_ms)
+
+    def purse_ms(self, source: str, ledger: Ledger) -> float:
+        """What it may lose, whatever others lost: half of what it has put by, and of what it saved this request."""
+        account = self._accounts.get(source)
+        if account is None:
+            return 0.0
+        saved_ms = ledger.by_drafter.get(source, 0.0)
+        return account.purse_ms / 2 + (saved_ms / 2 if saved_ms > 0 else saved_ms)
+
+    def has_hindsight(self, source: str) -> bool:
+        """Whether it can win trust by proof."""
+        return self._account(source).can_prove
+
+    def saved_share(self) -> float:
+        """What the best of them saved lately of the time of requests, against that time."""
+        return max((account.saved_share for account in self._accounts.values()), default=0.0)
 
     def token_steps(self, source: str) -> float:
         """Plain steps that each token takes that it is asked for."""
@@ -120,6 +138,7 @@ class Prices:
         saved_ms = ledger.by_drafter.get(source)
         if saved_ms is None:
             return True
+        saved_ms += ledger.forgiven.get(source, 0.0)
         spare_ms = max(_ADVANCE_STEPS * plain_ms - ledger.advances[source], _AGAIN_STEPS * plain_ms)
         allowed_ms = MAX_LOSS * ledger.elapsed_ms + spare_ms
         return saved_ms + ledger.advances[source] - account.vain_ms >= -allowed_ms

@@ -40,7 +40,9 @@ class Bet:
     margin: float
     """How much more than a plain step it must promise."""
     credit: float
-    """Milliseconds that may be lost with it."""
+    """Milliseconds that may be lost with it, on average."""
+    purse: float
+    """Milliseconds that may be lost with it at worst, whatever the chance."""
     risk: float
     """The least chance of losing that is believed."""
     n_free: int
@@ -149,7 +151,7 @@ class Sizing:
         if n <= bet.n_free or even == 0:
             return True
         chance = max(bet.risk, 1.0 - bet.reach[even - 1])
-        return extra_ms * (chance if chance <= _KNOWN_CHANCE else 1.0) <= bet.credit
+        return extra_ms * (chance if chance <= _KNOWN_CHANCE else 1.0) <= bet.credit or extra_ms <= bet.purse
 
     def _overhead(self, bet: Bet, n: int, n_slots: int) -> float:
         """Protecting, and if the draft is cut: rewinding and decoding the accepted tokens once more."""

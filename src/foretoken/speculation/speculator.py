@@ -35,6 +35,8 @@ class Speculator:
         for guard in self.guards:
             if guard.calibrated:
                 self.planner.believe(guard.name)
+            if guard.costly and guard.has_hindsight:
+                self.planner.demand_proof(guard.name)
         self._clock = clock
         self._sessions: dict[SeqId, _SessionRecord] = {}
         self._verdicts: dict[SeqId, Verdict] = {}
@@ -104,11 +106,11 @@ class Speculator:
             record = self._sessions[ask.seq]
             if guard in record.guards and (n := self.planner.doubts(ask, guard.name, offers[ask.seq])):
                 before = guard.total.draft.ms
-                share = guard.hindsight(ask, n)
+                guesses = guard.hindsight(ask, n)
                 spent = guard.total.draft.ms - before
                 record.statistics[guard.name].draft.add(spent)
                 self._spend(ask.seq, guard, spent)
-                self.planner.proved(ask, guard.name, share, spent)
+                self.planner.proved(ask, guard.name, guesses, spent)
 
     def _spend(self, seq: SeqId, guard: Guard, ms: float) -> None:
         spent = self._spent.setdefault(seq, {})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -496,7 +498,7 @@ def test_lengths_that_are_not_looked_at_would_not_have_been_chosen(
     def chosen() -> list[int]:
         sizing = Sizing(BatchCost(StepCost(rising), replays), MemoryCost(0.1, 0.1, replays))
         bets = [
-            Bet(seq, offer(p, n), [p**i for i in range(1, n + 1)], 1, 0, margin, 1e6, 0.0, 0)
+            Bet(seq, offer(p, n), [p**i for i in range(1, n + 1)], 1, 0, margin, 1e6, 0.0, 0.0, 0)
             for seq, (p, n, margin) in enumerate(offers)
         ]
         sizing.together(bets, [1] * n_waiting)
@@ -586,14 +588,23 @@ def test_who_saved_much_once_may_disappoint_more_often() -> None:
     assert tries == [True, True, True, False, False]
 
 
+def remembered(text: Sequence[int], n: int, share: float) -> Draft:
+    """What a drafter would have guessed of the last tokens of a text, this share of them right."""
+    said = text[len(text) - n :]
+    right = [int((i + 1) * share) > int(i * share) for i in range(n)]
+    return Draft(tuple(t if ok else -1 for t, ok in zip(said, right, strict=True)), (0.9,) * n, "slow")
+
+
 def prove(p: AdaptivePlanner, share: float, n: int) -> tuple[int, int]:
     """So many steps beside a drafter that can look back in 15 ms; how often it did, and how often it was asked."""
+    p.demand_proof("slow")
     n_proofs = n_asked = 0
     for _ in range(n):
         spent = 0.0
-        if p.doubts(ask(), "slow", []):
+        if n_tokens := p.doubts(ask(), "slow", []):
             n_proofs, spent = n_proofs + 1, 15.0
-            p.proved(ask(), "slow", share, spent)
+            text = list(range(40))
+            p.proved(replace(ask(), tokens=text), "slow", remembered(text, n_tokens, share), spent)
         asked = not p.too_dear(ask(), "slow", [])
         n_asked += asked
         draft = offer(0.99, 3, "slow") if asked else NO_DRAFT
@@ -632,8 +643,40 @@ def test_looking_back_in_vain_takes_its_share_of_the_time(n: int) -> None:
     assert sum(n_proofs) * 15.0 >= 0.008 * 200_000, "but it goes on: the next text may be another one"
 
 
+def test_what_it_would_have_guessed_teaches_how_far_it_can_be_believed() -> None:
+    p, text = planner(GPU), list(range(40))
+    begun = p.appetite(ask(), "slow"), p.acceptance.first(0, offer(0.9, source="slow"))
+    p.proved(replace(ask(), tokens=text), "slow", remembered(text, 16, 1.0), 3.0)
+    assert p.appetite(ask(), "slow") > begun[0]
+    assert p.acceptance.first(0, offer(0.9, source="slow")) > begun[1]
+    p.proved(replace(ask(), tokens=text), "slow", remembered(text, 16, 0.2), 3.0)
+    assert p.acceptance.first(0, offer(0.9, source="slow")) < begun[1]
+
+
+def test_who_lost_too_much_may_win_trust_again_by_what_it_would_have_guessed_since() -> None:
+    p = planner()
+    spend(p, won=True, n=100)
+    p.demand_proof("slow")
+    steps = iter(range(1000))
+    while not p.too_dear(ask(), "slow", []):
+        assert next(steps) < 100
+        draft = offer(0.99, 3, "slow")
+        drafting = {0: {"slow": 6.0}}
+        p.observe(Step({0: 4}, 26.9, False, {0: Verdict(draft, (999,), 0)}, {0: [draft]}, drafting))
+    plain = Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {})
+    for _ in range(15):
+        p.observe(plain)
+        assert not p.doubts(ask(), "slow", []), "what was said before it was doubted proves nothing"
+    p.observe(plain)
+    n, text = p.doubts(ask(), "slow", []), list(range(40))
+    assert n == 16
+    p.proved(replace(ask(), tokens=text), "slow", remembered(text, n, 1.0), 1.0)
+    assert not p.too_dear(ask(), "slow", [])
+
+
 def test_nobody_looks_back_where_others_would_wait_or_have_good_offers() -> None:
     p = planner()
+    p.demand_proof("slow")
     for _ in range(20):
         p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {}))
     assert p.doubts(ask(), "slow", [])
@@ -669,6 +712,28 @@ def test_who_takes_long_is_asked_for_no_more_than_would_be_verified() -> None:
     assert p.appetite(ask(), "slow") > begun, "what was won may be risked"
     p._requests[0].ledger.won_ms = -50.0
     assert 0 < p.appetite(ask(), "slow") <= begun, "there is always a way back"
+
+
+def test_who_takes_long_is_asked_for_as_many_as_make_the_fastest_steps() -> None:
+    flat_then_steep = {1: 10.0, 4: 11.0, 8: 12.0, 16: 14.0, 32: 60.0, 64: 120.0}
+    p = planner(flat_then_steep)
+    p._requests[0].ledger.won_ms = 1e6
+    assert p.appetite(ask(), "slow") == 15
+
+
+def test_a_drafter_may_lose_what_it_has_put_by_whatever_others_lost() -> None:
+    """Without that a wrong copy at the beginning would silence everybody for the rest of a text."""
+
+    def wagered(n_good_requests: int) -> int:
+        p = planner(GPU)
+        p.believe("slow")
+        for _ in range(n_good_requests):
+            spend(p, won=True, n=100)
+        p._requests[0].ledger.enter("copy", -30.0)
+        return length(p.plan([Proposal(ask(), [offer(0.97, 16, "slow")])]))
+
+    assert wagered(0) <= 3
+    assert wagered(2) >= 8
 
 
 def test_who_takes_long_is_not_asked_where_another_offer_is_good() -> None:

@@ -55,18 +55,20 @@ class Doubting(FixedPlanner):
     def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
         return 2
 
-    def proved(self, ask: DraftAsk, source: str, share: float, ms: float) -> None:
-        object.__setattr__(self, "heard", (source, share))
+    def proved(self, ask: DraftAsk, source: str, guesses: Draft, ms: float) -> None:
+        object.__setattr__(self, "heard", (source, guesses))
 
 
 class Remembering(Scripted):
-    """Knows how much of the text it would have guessed."""
+    """Knows what of the text it would have guessed."""
 
-    def hindsight(self, ask: DraftAsk, n: int) -> float:
+    n_remembered = 2
+
+    def hindsight(self, ask: DraftAsk, n: int) -> Draft:
         self.calls.append(f"hindsight {n}")
         if not self.says:
             raise ValueError("lost my memory")
-        return 0.5
+        return Draft((1,) * self.n_remembered, (0.5,) * self.n_remembered, "whoever")
 
 
 def test_who_takes_long_and_can_look_back_is_made_to() -> None:
@@ -75,7 +77,7 @@ def test_who_takes_long_and_can_look_back_is_made_to() -> None:
     s = Speculator([quick, slow], planner, 100)
     s.begin(0, [1], "")
     s.draft([ask()])
-    assert planner.heard == ("slow", 0.5)
+    assert planner.heard == ("slow", Draft((1, 1), (0.5, 0.5), "slow"))
     assert slow.calls == ["begin 0 ", "hindsight 2", "draft"]
     assert quick.calls == ["begin 0 ", "draft"]
     assert s.statistics["slow"].draft.n == 2
@@ -87,8 +89,19 @@ def test_who_fails_to_look_back_would_have_guessed_nothing(caplog: pytest.LogCap
     s = Speculator([Remembering("slow", costly=True)], planner, 100)
     s.begin(0, [1], "")
     s.draft([ask()])
-    assert planner.heard == ("slow", 0.0)
+    assert planner.heard == ("slow", NO_DRAFT)
     assert "failed in hindsight: ValueError: lost my memory" in caplog.text
+
+
+def test_who_remembers_more_than_was_asked_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+    planner = Doubting()
+    slow = Remembering("slow", [6, 7], costly=True)
+    slow.n_remembered = 3
+    s = Speculator([slow], planner, 100)
+    s.begin(0, [1], "")
+    s.draft([ask()])
+    assert planner.heard == ("slow", NO_DRAFT)
+    assert "looked back on 3 tokens, not 2" in caplog.text
 
 
 def test_only_the_allowed_are_asked() -> None:

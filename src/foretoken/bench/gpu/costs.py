@@ -185,6 +185,7 @@ class _Lender:
 
     layer: MtpContext
     n_slots: int = 1
+    end_tokens: frozenset[Token] = frozenset()
 
     def mtp(self) -> MtpContext:
         return self.layer

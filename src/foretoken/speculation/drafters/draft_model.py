@@ -13,6 +13,9 @@ from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.host import Host
 from foretoken.types import SeqId, Token
 
+_HARDLY = 0.3
+"""A token that is less likely to be reached is not worth its row, nor the time to guess it."""
+
 
 @dataclass(slots=True)
 class _Held:
@@ -33,6 +36,8 @@ class _Draft:
     ask: DraftAsk
     tokens: list[Token] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
+    chance: float = 1.0
+    """That all of it is right."""
 
 
 class DraftModelDrafter:
@@ -46,7 +51,7 @@ class DraftModelDrafter:
     costly = True
     calibrated = True
 
-    def __init__(self, host: Host, *, n_max: int = 16, p_min: float = 0.6, window: int = 64) -> None:
+    def __init__(self, host: Host, *, n_max: int = 32, p_min: float = 0.4, window: int = 64) -> None:
         if n_max < 1 or not 0 <= p_min <= 1 or window < 1:
             raise ValueError("n_max and window must be at least 1 and p_min between 0 and 1")
         self.n_max = n_max
@@ -83,20 +88,20 @@ class DraftModelDrafter:
             for made in drafts.values()
         ]
 
-    def hindsight(self, ask: DraftAsk, n: int) -> float:
+    def hindsight(self, ask: DraftAsk, n: int) -> Draft:
         """It reads the text for this, all but the last token, as it would for a draft."""
         self._forget_what_differs(ask)
         held = self._held[ask.seq]
         new = list(ask.tokens[held.end : -1])[: self._backend.n_batch]
         n = min(n, len(new), self._backend.n_outputs)
         if n == 0:
-            return 0.0
+            return NO_DRAFT
         span = Span(ask.seq, len(held.tokens), new, n, 0)
         self._decode([span])
         said = ask.tokens[held.end - n + 1 : held.end + 1]
         before = replace(ask, tokens=ask.tokens[: held.end - n + 1])
-        guesses = [self.choose(self._backend.logits(row), before, said[:i])[0] for i, row in enumerate(span.outputs)]
-        return sum(guess == token for guess, token in zip(guesses, said, strict=True)) / n
+        guesses = [self.choose(self._backend.logits(row), before, said[:i]) for i, row in enumerate(span.outputs)]
+        return Draft(tuple(token for token, _ in guesses), tuple(p for _, p in guesses), self.name)
 
     def accept(self, seq: SeqId, verdict: Verdict) -> None:
         """Nothing to do: the next ask shows which guesses stayed."""
@@ -113,7 +118,8 @@ class DraftModelDrafter:
         """Add the likeliest token if it is likely enough; says whether the draft can go on."""
         token, p = self.choose(logits, draft.ask, draft.tokens)
         p_min = self.p_min if draft.ask.p_min is None else draft.ask.p_min
-        if p < p_min:
+        draft.chance *= p
+        if p < p_min or draft.chance < _HARDLY or token in self.host.end_tokens:
             return False
         draft.tokens.append(token)
         draft.confidence.append(p)

@@ -1,0 +1,35 @@
+"""What the planner keeps of one request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from foretoken.speculation.ledger import BackOff, Ledger
+from foretoken.speculation.pause import Pause
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """The request in a slot: what drafts saved it, who waits, and who is trusted."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    pause: Pause = field(default_factory=Pause)
+    rests: dict[str, BackOff] = field(default_factory=dict)
+    trusts: dict[str, bool] = field(default_factory=dict)
+    """Drafters that take long, and whether they may be asked without further proof."""
+    doubted: dict[str, int] = field(default_factory=dict)
+    """How many tokens had been said when one of them was last found wanting."""
+    n_said: int = 0
+    """Tokens of the answer."""
+
+    def trust(self, source: str) -> None:
+        """It has proved that it would have guessed what was said: what it lost before is no reason not to ask it."""
+        self.trusts[source] = True
+        self.ledger.forgive(source)
+        self.rests.pop(source, None)
+        self.pause.end()
+
+    def doubt(self, source: str) -> None:
+        """It must prove anew that it would guess what is said from now on."""
+        self.trusts[source] = False
+        self.doubted[source] = self.n_said
