@@ -59,10 +59,9 @@ def prepare(work: Path) -> None:
 
 
 def train(work: Path) -> None:
-    """A toy model, stopped and taken up again, and a second one distilled from it."""
+    """A toy model, stopped and taken up again, and one of attention alone distilled from it."""
+    toy, draft = (("--config", HERE / "configs" / name) for name in ("toy.json", "toy-draft.json"))
     common = (
-        "--config",
-        HERE / "configs" / "toy.json",
         "--shards",
         work / "shards",
         "--batch",
@@ -71,15 +70,30 @@ def train(work: Path) -> None:
         256,
         "--no-compile",
     )
-    first = (*common, "--out", work / "toy.pt", "--seconds", 60, "--mtp-from", 0.3)
+    first = (*toy, *common, "--out", work / "toy.pt", "--seconds", 60, "--mtp-from", 0.3)
     run("train.py", *first, "--steps", 20)
     run("train.py", *first, "--steps", 60)
     taught = ("--teacher", work / "toy.pt", "--teacher-config", HERE / "configs" / "toy.json")
-    run("train.py", *common, *taught, "--out", work / "taught.pt", "--seconds", 20, "--steps", 10)
+    run(
+        "train.py",
+        *draft,
+        *common,
+        *taught,
+        "--mtp-from",
+        2,
+        "--out",
+        work / "taught.pt",
+        "--seconds",
+        20,
+        "--steps",
+        10,
+    )
 
 
 def again(work: Path) -> None:
-    """From a quantised file back to weights, and on from there."""
+    """From quantised files back to weights, and on from there."""
+    draft = HERE / "configs" / "toy-draft.json"
+    run("restore.py", work / "taught-q8_0.gguf", work / "restored-draft.pt", "--config", draft)
     config = HERE / "configs" / "toy.json"
     run("restore.py", work / "toy-q8_0.gguf", work / "restored.pt", "--config", config)
     given = ("--init", work / "restored.pt", "--shards", work / "shards", "--batch", 4, "--length", 256)
@@ -114,20 +128,15 @@ def main() -> None:
         old.unlink()
     prepare(work)
     train(work)
-    for kind in ("f32", "f16", "q8_0"):
-        run(
-            "export.py",
-            work / "toy.pt",
-            work / f"toy-{kind}.gguf",
-            "--kind",
-            kind,
-            "--tokenizer",
-            work / "tokenizer.json",
-        )
+    tokenizer = ("--tokenizer", work / "tokenizer.json")
+    for name in ("toy", "taught"):
+        for kind in ("f32", "f16", "q8_0"):
+            run("export.py", work / f"{name}.pt", work / f"{name}-{kind}.gguf", "--kind", kind, *tokenizer)
     again(work)
     run("export.py", work / "toy-f16.gguf", work / "toy-q4_k_m.gguf", "--kind", "q4_k_m")
     check_tokens(work)
-    run("parity.py", work / "toy.pt", work / "toy-f16.gguf", "--tokenizer", work / "tokenizer.json")
+    run("parity.py", work / "toy.pt", work / "toy-f16.gguf", *tokenizer)
+    run("parity.py", work / "taught.pt", work / "taught-f16.gguf", *tokenizer, "--tokens", 60)
     small = ("--only", "losses", "--only", "edits", "--only", "speed", "--per-kind", 1, "--texts", 3)
     run("evaluate.py", work / "toy-q8_0.gguf", "--corpus", work / "corpus", *small)
     print(f"the recipe works from end to end ({time.time() - begun:.0f} s)")
