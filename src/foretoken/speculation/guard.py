@@ -80,8 +80,10 @@ class Guard:
             nonlocal guesses
             assert isinstance(self.drafter, Hindsighted)
             found = self.drafter.hindsight(ask, n)
-            if len(found.tokens) != len(found.confidence) or len(found.tokens) > n:
+            if len(found.tokens) != len(found.confidence) or len(found.tokens) > min(n, len(ask.tokens)):
                 raise ValueError(f"looked back on {len(found.tokens)} tokens, not {n}")
+            if not all(0.0 <= p <= 1.0 for p in found.confidence):
+                raise ValueError(f"was sure of tokens by {found.confidence}")
             guesses = replace(found, source=self.name)
 
         if self.enabled:

@@ -62,13 +62,13 @@ class Doubting(FixedPlanner):
 class Remembering(Scripted):
     """Knows what of the text it would have guessed."""
 
-    n_remembered = 2
+    remembers = Draft((1, 1), (0.5, 0.5), "whoever")
 
     def hindsight(self, ask: DraftAsk, n: int) -> Draft:
         self.calls.append(f"hindsight {n}")
         if not self.says:
             raise ValueError("lost my memory")
-        return Draft((1,) * self.n_remembered, (0.5,) * self.n_remembered, "whoever")
+        return self.remembers
 
 
 def test_who_takes_long_and_can_look_back_is_made_to() -> None:
@@ -93,15 +93,26 @@ def test_who_fails_to_look_back_would_have_guessed_nothing(caplog: pytest.LogCap
     assert "failed in hindsight: ValueError: lost my memory" in caplog.text
 
 
-def test_who_remembers_more_than_was_asked_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("guesses", "fault"),
+    [
+        (Draft((1, 1, 1), (0.5,) * 3, "slow"), "looked back on 3 tokens, not 2"),
+        (Draft((1, 1), (0.5,), "slow"), "looked back on 2 tokens, not 2"),
+        (Draft((1,), (float("nan"),), "slow"), "was sure of tokens by (nan,)"),
+        (0.5, "has no attribute 'tokens'"),
+    ],
+)
+def test_who_remembers_what_cannot_be_is_not_believed(
+    guesses: Draft, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
     planner = Doubting()
     slow = Remembering("slow", [6, 7], costly=True)
-    slow.n_remembered = 3
+    slow.remembers = guesses
     s = Speculator([slow], planner, 100)
     s.begin(0, [1], "")
     s.draft([ask()])
     assert planner.heard == ("slow", NO_DRAFT)
-    assert "looked back on 3 tokens, not 2" in caplog.text
+    assert fault in caplog.text
 
 
 def test_only_the_allowed_are_asked() -> None:
