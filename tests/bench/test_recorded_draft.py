@@ -21,7 +21,7 @@ from foretoken.types import Chunk, DrafterUsage, Finish, Request, SamplingParams
 
 TARGET, DRAFT = "toy-qwen3.5-27b", "toy-qwen3.5-0.8b"
 PROMPT, SCRIPT = [9, 10, 11], list(range(100, 140))
-SURE, UNSURE = 0.9, 0.4
+SURE, UNSURE = 0.9, 0.35
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ _GREAT_STEPS = 15.0
 _GREAT = 3.0
 _PURSE_STEPS = 8.0
 """Plain steps that a drafter may have put by at most."""
+_SPENT = 0.25
+"""How much of that it may lose in one request."""
 _TOKEN_STEPS = 0.15
 """Plain steps that each token of a draft is thought to take before there was one."""
 _FEW = 2
@@ -113,20 +115,23 @@ class Prices:
         account.proof_ms = ms if account.proof_ms is None else min(ms, account.proof_ms)
 
     def purse_ms(self, source: str, ledger: Ledger) -> float:
-        """What it may lose, whatever others lost: half of what it has put by, and of what it saved this request."""
+        """What it may lose, whatever others lost: some of what it has put by, half of what it saved this request."""
         account = self._accounts.get(source)
         if account is None:
             return 0.0
         saved_ms = ledger.by_drafter.get(source, 0.0)
-        return account.purse_ms / 2 + (saved_ms / 2 if saved_ms > 0 else saved_ms)
+        return _SPENT * account.purse_ms + (saved_ms / 2 if saved_ms > 0 else saved_ms)
 
     def has_hindsight(self, source: str) -> bool:
         """Whether it can win trust by proof."""
         return self._account(source).can_prove
 
     def saved_share(self) -> float:
-        """What the best of them saved lately of the time of requests, against that time."""
-        return max((account.saved_share for account in self._accounts.values()), default=0.0)
+        """What the best of those that take long saved lately of the time of requests, against that time.
+
+        Others are asked in any case when an answer begins; how a text of theirs went says nothing about the next.
+        """
+        return max((account.saved_share for account in self._accounts.values() if account.can_prove), default=0.0)
 
     def token_steps(self, source: str) -> float:
         """Plain steps that each token takes that it is asked for."""
