@@ -12,6 +12,7 @@ import pytest
 from foretoken import Chunk, Engine, Finish, Request, SamplingParams
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.errors import ConfigError
+from foretoken.models import path_of
 from foretoken.speculation.base import DraftAsk
 from foretoken.speculation.registry import installed
 from foretoken.types import OFF
@@ -205,3 +206,18 @@ def test_no_prediction_layer_is_said(arch: str, tiny_path: TinyPath) -> None:
 def test_every_installed_drafter_is_covered() -> None:
     ours = {name for name, entry in installed().items() if entry.dist and entry.dist.name == "foretoken"}
     assert ours == {*TEXT_DRAFTERS, "draft-model", "mtp", "grammar"}
+
+
+def test_a_draft_model_reads_no_more_than_it_was_trained_on_and_drafts_no_end() -> None:
+    draft = ModelConfig(path_of("pico"))
+    with load(path_of("mini"), ("draft-model",), draft_model=draft, n_ctx=1024) as engine:
+        drafter = engine._loop.speculator.guards[0].drafter
+        assert engine.call(lambda loop: drafter._backend.n_ctx) == 256
+        assert engine.n_ctx == 1024
+        prompt = "<|im_start|>user\nWrite a quicksort in Python.<|im_end|>\n<|im_start|>assistant\n"
+        request = Request(prompt, SamplingParams(temperature=0), max_tokens=300, speculation=OFF)
+        text = [*engine.tokenize(prompt), *answer(engine, request)[0]]
+        assert text[-1] in engine.vocabulary.end_tokens
+        last = DraftAsk(0, text[:-4], 16, p_min=0.0)
+        (made,) = engine.call(lambda loop: drafter.draft([last]))
+        assert made.tokens == tuple(text[-4:-1]), "and not on behind the end"

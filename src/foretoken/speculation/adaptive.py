@@ -14,7 +14,7 @@ from foretoken.speculation.ledger import BackOff, Balance
 from foretoken.speculation.pause import SHARE
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
 from foretoken.speculation.price import Prices
-from foretoken.speculation.request import RequestRecord
+from foretoken.speculation.request_record import RequestRecord
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
 from foretoken.types import SeqId
 
@@ -161,7 +161,7 @@ class AdaptivePlanner:
             return True
         request = self._requests[ask.seq]
         if not self._prices.affordable(source, request.ledger, self.cost.curve(1)):
-            if self._prices.has_hindsight(source):
+            if self._prices.can_prove(source):
                 request.doubt(source)
             return True
         return self._back_off(ask.seq, source).resting()

@@ -122,7 +122,7 @@ class Prices:
         saved_ms = ledger.by_drafter.get(source, 0.0)
         return _SPENT * account.purse_ms + (saved_ms / 2 if saved_ms > 0 else saved_ms)
 
-    def has_hindsight(self, source: str) -> bool:
+    def can_prove(self, source: str) -> bool:
         """Whether it can win trust by proof."""
         return self._account(source).can_prove
 
