@@ -22,7 +22,7 @@ from tests.tiny.architectures import CATALOGUE
 
 N_CTX = 512
 EXACT = ContextConfig(
-    n_ctx=N_CTX, n_batch=512, n_ubatch=256, n_threads=1, flash_attention="on", kv_type_k="q8_0", kv_type_v="q8_0"
+    n_ctx=N_CTX, n_batch=512, n_ubatch=256, n_threads=1, flash_attention="on", kv_type_k="q8_0", kv_type_v="f16"
 )  # fmt: skip
 N_ROLLBACK = 8
 

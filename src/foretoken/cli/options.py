@@ -50,12 +50,13 @@ FlashAttention = Annotated[str, Option("-fa", "--flash-attn", help="on, off or a
 KvTypeK = Annotated[
     str | None,
     Option("-ctk", "--cache-type-k", help="f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl "
-           "(default: q8_0 when exact, else f16).", show_default=False, rich_help_panel=SPEED),
+           "(default: q8_0 when exact, which it is on a CPU, else f16).", show_default=False, rich_help_panel=SPEED),
 ]  # fmt: skip
 KvTypeV = Annotated[
     str | None,
-    Option("-ctv", "--cache-type-v", help="Likewise for values.", show_default=False, rich_help_panel=SPEED),
-]
+    Option("-ctv", "--cache-type-v", help="Likewise for values (default: f16).", show_default=False,
+           rich_help_panel=SPEED),
+]  # fmt: skip
 Unified = Annotated[
     bool | None,
     Option("--kv-unified/--no-kv-unified", help="One pool of cells for all slots (default: as the memory needs).",
