@@ -62,6 +62,7 @@ class Server:
                 http=GatheringProtocol,
                 log_config=None,
                 access_log=False,
+                proxy_headers=False,
                 lifespan="off",
                 backlog=_BACKLOG,
                 server_header=False,

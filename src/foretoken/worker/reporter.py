@@ -25,15 +25,21 @@ class Reporter(logging.Handler):
         self._turn = threading.Lock()
         self._rest = bytearray()
         self._gathered: list[bytes] = []
+        self._awaited = False
         self._more = threading.Event()
         threading.Thread(target=self._write_rest, name="foretoken-reports", daemon=True).start()
 
     def send(self, report: Report) -> None:
         self._send(messages.pack(report))
 
-    def gather(self, report: Report) -> None:
-        """Keep a report until the step is over: what a step has to say is said at once. For the engine's thread."""
+    def gather(self, report: Report, awaited: bool = False) -> None:
+        """Keep a report until the step is over: what a step has to say is said at once. For the engine's thread.
+
+        What is `awaited` goes out before the next step begins: a server on a core that computes may wait for it
+        until the system's next tick, which can be as long as a step.
+        """
         self._gathered.append(messages.pack(report))
+        self._awaited |= awaited
 
     def flush(self) -> None:
         """Say what was gathered."""
@@ -41,6 +47,9 @@ class Reporter(logging.Handler):
             data = b"".join(self._gathered)
             self._gathered.clear()
             self._send(data)
+            if self._awaited:
+                self._awaited = False
+                os.sched_yield()
 
     def _send(self, data: bytes) -> None:
         with self._turn:

@@ -160,9 +160,10 @@ class Service:
     def _submit(self, loop: Loop, order: Submit, tokens: list[int], grammar: Grammar | None) -> None:
         request = order.request
         remaining = request.n
+        first = True
 
         def emit(event: Event) -> None:
-            nonlocal remaining
+            nonlocal remaining, first
             if isinstance(event, Finish):
                 if self._engine.failed is not None:
                     return  # The supervisor knows best who is told what when the engine is gone.
@@ -171,7 +172,8 @@ class Service:
                     self._sessions.pop(request.id, None)
                 self._reporter.gather(Ended(request.id, event))
             else:
-                self._reporter.gather(Said(request.id, event))
+                self._reporter.gather(Said(request.id, event), awaited=first)
+                first = False
 
         try:
             self._sessions[request.id] = loop.submit(request, tokens, emit, grammar, order.waited)
