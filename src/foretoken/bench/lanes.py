@@ -7,6 +7,7 @@ thread of one engine, and all cover the same stretch of text within the same mom
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -142,6 +143,9 @@ def side_by_side(engine: Engine, limit: Limit, recorded: Mapping[str, tuple[Toke
             SPECULATED: engine.call(lambda loop: loop),
             LIMIT: another_loop(engine, limit.speculator, opened),
         }
+        # As the server's worker does: looking through all that was loaded for garbage takes longer than a step.
+        gc.freeze()
+        opened.callback(gc.unfreeze)
         yield SideBySide(engine, loops, limit.drafter, recorded)
 
 

@@ -45,9 +45,7 @@ _PROOF_TOKENS = 16
 """Tokens that a drafter in doubt must guess in hindsight."""
 _PROOF = 1.2
 """How many times as fast as plain decoding they must have made it."""
-
-
-_BEHIND = 4
+_BEHIND = 12
 """Plain steps that may wait, if nobody is asked meanwhile, until something is learnt from them: together they take
 little more than one alone, when a step of the model has driven everything else out of the processor's cache."""
 
@@ -80,8 +78,9 @@ class AdaptivePlanner:
         self._prices = Prices()
         self._balances: dict[str, Balance] = {}
         self._unlearnt: list[Step] = []
-        self._may_wait = 0
-        """So many steps may be unlearnt."""
+        self._n_steps = 0
+        self._quiet = 0
+        """Steps from the last learnt one on for which no slot is to be asked."""
 
     def believe(self, source: str) -> None:
         self.acceptance.calibrated.add(source)
@@ -104,7 +103,7 @@ class AdaptivePlanner:
 
     def observe(self, step: Step) -> None:
         self._unlearnt.append(step)
-        if len(self._unlearnt) > self._may_wait or step.reading or not _is_uneventful(step):
+        if len(self._unlearnt) >= min(_BEHIND, self._quiet) or step.reading or not _is_uneventful(step):
             self._catch_up()
 
     def _catch_up(self) -> None:
@@ -112,10 +111,10 @@ class AdaptivePlanner:
         for step in self._unlearnt:
             self._learn(step)
         self._unlearnt.clear()
-        waits = [request.pause.wait for request in self._requests.values()]
-        self._may_wait = min(_BEHIND, min(waits, default=0)) - 1
+        self._quiet = min((request.pause.wait for request in self._requests.values()), default=0)
 
     def _learn(self, step: Step) -> None:
+        self._n_steps += 1
         uneventful = _is_uneventful(step)
         for seq, verdict in step.verdicts.items():
             self._requests[seq].n_said += len(verdict.tokens)
@@ -148,6 +147,8 @@ class AdaptivePlanner:
                 self._prices.paid_in_vain(source, ms_of_all, self._requests[seq].ledger)
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
+        if len(self._unlearnt) < self._quiet and len(asks) <= len(self._requests):
+            return ()
         paused = {ask.seq for ask in asks if self._requests[ask.seq].pause.lasts}
         if len(paused) == len(asks):
             asks = ()
@@ -324,7 +325,8 @@ class AdaptivePlanner:
         elif seq in step.asked:
             step_ms = step.ms / len(step.verdicts)
             pause.asked_in_vain(n_right, sum(spent.values()), step_ms, self._share_for_asking(seq))
-            pause.join(max((other.pause.wait for at, other in self._requests.items() if at != seq), default=0))
+            if len(self._requests) > 1:
+                pause.align(self._n_steps)
         else:
             pause.waited(n_right)
 

@@ -51,10 +51,14 @@ class Pause:
         self.wait = min(2 ** max(0, self.n_vain - patience) - 1, _bearable(spent_ms, step_ms, share))
         self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
 
-    def join(self, wait: int) -> None:
-        """Wait for as long as another slot does, if that makes little difference: asked together they take less."""
-        if self.wait and self.wait <= 2 * wait <= 4 * self.wait:
-            self.wait = wait
+    def align(self, step: int) -> None:
+        """End the wait, which begins after this step, where those of other slots end: asked together they take less.
+
+        Waits end at multiples of their length, rounded up to a power of two, and so at those of shorter ones too.
+        """
+        period = 1 << self.wait.bit_length()
+        earliest = step + period // 2
+        self.wait = earliest + -earliest % period - step - 1 if self.wait else 0
 
     def waited(self, n_right: int) -> None:
         """Nobody was asked for a step; what was offered before has been right so many times in a row by now."""
