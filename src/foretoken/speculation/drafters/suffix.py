@@ -1,4 +1,7 @@
-"""`suffix`: the longest match of the end of the sequence, in itself and in its owner's earlier answers."""
+"""`suffix`: the longest match of the end of the sequence, in itself and in its owner's earlier answers.
+
+An answer is remembered with the end of its prompt: a question that is asked again is foreseen from its first token on.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +93,9 @@ class _Reading(Reading):
     past: Past = field(kw_only=True)
     index: SuffixIndex = field(default_factory=SuffixIndex)
     answer: list[Token] = field(default_factory=list)
+    """With the end of the prompt before it."""
+    n_lead: int = 0
+    """So much of it is prompt."""
 
 
 class SuffixDrafter(TextDrafter[_Reading]):
@@ -107,7 +113,8 @@ class SuffixDrafter(TextDrafter[_Reading]):
         self.past = Owners(Past, max_owners)
 
     def _open(self, owner: str | None, prompt: Sequence[Token]) -> _Reading:
-        return _Reading(owner, past=self.past.of(owner))
+        lead = list(prompt[-_STEPS[-1] :])
+        return _Reading(owner, past=self.past.of(owner), answer=lead, n_lead=len(lead))
 
     def _read(self, reading: _Reading, tokens: Sequence[Token]) -> None:
         reading.index.extend(tokens)
@@ -130,7 +137,7 @@ class SuffixDrafter(TextDrafter[_Reading]):
         return _elect(votes, longest)
 
     def _close(self, reading: _Reading) -> None:
-        if reading.owner is not None and reading.answer:
+        if reading.owner is not None and len(reading.answer) > reading.n_lead:
             reading.past.add(reading.answer, self.max_past)
 
     def memory_bytes(self) -> int:
