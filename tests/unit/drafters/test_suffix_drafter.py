@@ -42,6 +42,27 @@ def test_earlier_answers_of_the_owner_serve() -> None:
     assert not ask(drafter, [3, 22, 23, 24], 30, seq=1)
 
 
+def test_a_question_asked_again_is_foreseen_from_the_first_token_on() -> None:
+    drafter, question, answer = SuffixDrafter(), list(range(100, 140)), list(range(20, 30))
+    drafter.begin(0, question, "a")
+    ask(drafter, [*question, *answer])
+    drafter.end(0)
+    drafter.begin(1, question, "a")
+    draft = ask(drafter, question, 30, seq=1)
+    assert draft.tokens == tuple(answer)
+    assert draft.confidence[0] > 0.95
+    drafter.begin(1, question, "b")
+    assert not ask(drafter, question, 30, seq=1)
+
+
+def test_a_question_without_an_answer_is_not_remembered() -> None:
+    drafter = SuffixDrafter()
+    drafter.begin(0, [*range(40)], "a")
+    ask(drafter, [*range(40)])
+    drafter.end(0)
+    assert not drafter.past.of("a").tokens
+
+
 def test_answers_are_not_run_together() -> None:
     drafter = SuffixDrafter()
     for answer in ([20, 21, 22, 23], [30, 31, 32, 33]):

@@ -16,6 +16,7 @@ from foretoken.speculation.adaptive import AdaptivePlanner
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
 from foretoken.speculation.ledger import BackOff, Ledger
+from foretoken.speculation.pause import LONGEST, Pause
 from foretoken.speculation.planner import FixedPlanner, Proposal, Step, expected_tokens
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
 
@@ -449,6 +450,21 @@ def test_slots_are_asked_together() -> None:
     asks(p, 0.5, 1, said=7)
     assert p.worth_asking([ask(0)]) == ()
     assert p.worth_asking([ask(0), ask(1)]) == [ask(0), ask(1)]
+
+
+@given(st.integers(0, 1000), st.integers(0, LONGEST), st.integers(0, 1000), st.integers(0, LONGEST))
+def test_waits_end_where_shorter_ones_end_too(step: int, wait: int, other_step: int, other_wait: int) -> None:
+    def ends(step: int, wait: int) -> tuple[int, int]:
+        pause = Pause()
+        pause.wait = wait
+        pause.align(step)
+        period = 1 << wait.bit_length()
+        assert period // 2 - 1 <= pause.wait < 3 * period // 2 if wait else pause.wait == 0
+        return step + pause.wait + 1, period
+
+    (_, shorter), (end, longer) = sorted((ends(step, wait), ends(other_step, other_wait)), key=lambda found: found[1])
+    assert end % longer == 0
+    assert end % shorter == 0
 
 
 def test_slots_that_wait_come_to_wait_for_each_other() -> None:
