@@ -172,7 +172,8 @@ class Service:
                     self._sessions.pop(request.id, None)
                 self._reporter.gather(Ended(request.id, event))
             else:
-                self._reporter.gather(Said(request.id, event), awaited=first)
+                # Among others a server has more to do than this, and the engine would wait for all of it.
+                self._reporter.gather(Said(request.id, event), awaited=first and len(self._sessions) == 1)
                 first = False
 
         try:
