@@ -33,7 +33,8 @@ class Desk:
         if not isinstance(report, Said):
             self.reports.put(report)
 
-    gather = send
+    def gather(self, report: Report, awaited: bool = False) -> None:
+        self.send(report)
 
     def prepare(self, request: Request) -> tuple[list[Token], Grammar | None]:
         if request.constraint is not None:

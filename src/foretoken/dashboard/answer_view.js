@@ -23,8 +23,9 @@ export class AnswerView {
     this._thoughts = h("details", { class: "thoughts", hidden: true }, h("summary", { text: "Thoughts" }), thought);
     this.body = h("div", { class: "answer", tabindex: 0, role: "group", dir: "auto",
       "aria-label": "Answer; arrow keys go from token to token" }, this._thoughts, said, exact);
-    this.line = h("p", { class: "cost" });
-    this.element = h("div", null, this.body, this.line);
+    this._figures = h("span", null);
+    this._way = h("span", null);
+    this.element = h("div", null, this.body, h("p", { class: "cost" }, this._figures, this._way));
     this._said = new MarkdownView(said);
     this._thought = new MarkdownView(thought);
     this._exact = new TokenView(exact);
@@ -48,8 +49,17 @@ export class AnswerView {
     this._changing(() => {
       if (this._isExact()) this._exact.update(this.answer);
       else this._format();
-      fill(this.line, ...cost(this.answer));
+      fill(this._figures, ...cost(this.answer));
+      this._showWay();
     });
+  }
+
+  /** Once: figures still come in when the link is there, and one that is drawn anew under a click loses it. */
+  _showWay() {
+    const { request, finish, error } = this.answer;
+    if (!request || !finish || error || this._way.hasChildNodes()) return;
+    const address = `/requests/${encodeURIComponent(request)}`;
+    fill(this._way, " · ", h("a", { href: address, "data-nav": true, class: "to-request", text: "how it came about" }));
   }
 
   _format() {
@@ -77,9 +87,5 @@ function cost(answer) {
   const saved = answer.usage?.speculation?.saved_ms;
   if (saved) parts.push(`${saved > 0 ? "saved" : "lost"} ${duration(Math.abs(saved))}`);
   if (answer.finish === "stopped") parts.push("stopped");
-  if (answer.request && answer.finish) {
-    const address = `/requests/${encodeURIComponent(answer.request)}`;
-    parts.push(h("a", { href: address, "data-nav": true, class: "to-request", text: "how it came about" }));
-  }
   return parts.flatMap((part, at) => (at ? [" · ", part] : [part]));
 }
