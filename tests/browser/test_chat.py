@@ -65,6 +65,16 @@ def test_an_answer_is_the_models_and_its_colours_are_the_apis(open_page: OpenPag
     assert len(legend) == 1 + len({token["origin"] for token in tokens} - {"model"})
 
 
+def test_a_link_is_not_drawn_anew_under_a_click(open_page: OpenPage) -> None:
+    page = open_page()
+    limit(page, 16)
+    answer = say(page)
+    answer.locator(".to-request").evaluate("(link) => { link.dataset.same = 'yes'; }")
+    page.locator("#switch-exact").check()
+    expect(answer.locator(".exact .token").first).to_be_visible()
+    expect(answer.locator(".to-request")).to_have_attribute("data-same", "yes")
+
+
 def visible(text: str) -> str:
     """As the page shows what cannot be seen."""
     return "".join(
