@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from os import urandom
+from secrets import token_hex
 from typing import Literal
 
 Token = int
@@ -139,7 +139,7 @@ class Request:
     """Whether the client wants to be told how every step went."""
     owner: str = ""
     """Whose request this is: nothing learnt or kept for one owner serves another."""
-    id: str = field(default_factory=lambda: urandom(6).hex())
+    id: str = field(default_factory=lambda: token_hex(6))
 
 
 @dataclass(frozen=True, slots=True)

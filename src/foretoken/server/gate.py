@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
+import secrets
 from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -91,7 +91,7 @@ def too_large(limit: int) -> ApiError:
 
 def _id(headers: Named) -> str:
     given = headers.get("x-request-id", "")
-    return given if _SANE_ID.fullmatch(given) else os.urandom(6).hex()
+    return given if _SANE_ID.fullmatch(given) else secrets.token_hex(6)
 
 
 def _length(headers: Named) -> int:

@@ -147,6 +147,7 @@ class AdaptivePlanner:
                 self._prices.paid_in_vain(source, ms_of_all, self._requests[seq].ledger)
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
+        # No wait ends before that; a new request is known since its prompt was read, and does not wait.
         if len(self._unlearnt) < self._quiet and len(asks) <= len(self._requests):
             return ()
         paused = {ask.seq for ask in asks if self._requests[ask.seq].pause.lasts}
