@@ -21,6 +21,8 @@ shorter texts gets no more than those."""
 
 _BYTES_PER_THREAD = 32 << 20
 """A smaller model computes one row as fast on one core; on a busy machine several would wait for each other."""
+_BYTES_PER_READER = 8 << 20
+"""Likewise for the few rows that it is behind: a second thread, asleep since the target's step, wakes up too late."""
 
 
 class EngineHost:
@@ -56,7 +58,10 @@ class EngineHost:
         except BaseException:
             model.close()
             raise
-        draft.context.use_threads(_draft_threads(model.path, self._config.n_threads), self._config.n_threads)
+        draft.context.use_threads(
+            _threads(model.path, self._config.n_threads, _BYTES_PER_THREAD),
+            _threads(model.path, self._config.n_threads, _BYTES_PER_READER),
+        )
         return draft
 
     def _draft_settings(self, chosen: ModelConfig, model: Model) -> EngineConfig:
@@ -93,5 +98,5 @@ class EngineHost:
             self._draft = None
 
 
-def _draft_threads(model: Path, n_threads: int) -> int:
-    return min(n_threads, 1 + model.stat().st_size // _BYTES_PER_THREAD)
+def _threads(model: Path, n_threads: int, bytes_each: int) -> int:
+    return min(n_threads, 1 + model.stat().st_size // bytes_each)
