@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from foretoken.speculation.acceptance import STREAKS
 
-PATIENCE = 4
+PATIENCE = 3
 """Vain asks in a row before waiting begins."""
 DEAR = 0.05
 """The share of a step's time from which on asking tries patience twice as hard."""
-SHARE = 0.003
+SHARE = 0.002
 """What vain asking may take of the time of a step, in the long run, where nothing is won."""
 LONGEST = 31
 PROMISING = tuple(n_right for n_right, _ in STREAKS[1:-1])
