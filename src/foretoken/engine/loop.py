@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from foretoken.aside import Aside
-from foretoken.backend import Backend
+from foretoken.backend import Backend, Span
 from foretoken.cache.archive import Archive
 from foretoken.cache.cache import StateCache
 from foretoken.config import EngineConfig
@@ -112,7 +112,7 @@ class Loop:
             spans = [part.span for part in work]
             self.width = sum(len(span.tokens) for span in spans)
             self.depth = max(span.start + len(span.tokens) for span in spans)
-            self.backend.decode(spans)
+            computing_ms = self._decode(spans)
             self.aside.catch_up()
             self.n_decodes += 1
             self.speculator.read(spans)
@@ -121,13 +121,20 @@ class Loop:
             took = (time.perf_counter() - started) * 1e3
             self.totals.step_ms += took
             self.totals.slots += len(work)
-            self.speculator.stepped({span.seq: len(span.tokens) for span in spans}, took, reading, self.aside)
+            rows = {span.seq: len(span.tokens) for span in spans}
+            self.speculator.stepped(rows, took, reading, self.aside, computing_ms)
             self.cache.thrift.computed(self.width, took, reading)
         except DecodeError as error:
             self._fail(work, error)
         if self.config.check_integrity:
             check_integrity(self.backend, {slot.id: slot.sequence.n_cached for slot in self.scheduler.slots})
         return True
+
+    def _decode(self, spans: Sequence[Span]) -> float | None:
+        """Compute a batch; says how long that took, unless a device computes on while this returns."""
+        started = time.perf_counter()
+        self.backend.decode(spans)
+        return None if self.backend.returns_early else (time.perf_counter() - started) * 1e3
 
     def abort(self, reason: str) -> None:
         """End every session with an error; for when the loop will not be stepped again."""

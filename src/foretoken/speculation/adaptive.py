@@ -130,7 +130,7 @@ class AdaptivePlanner:
         settling = self._aftermath.distorts and max(rows, default=0) == 1
         self._book(step)
         if not settling:
-            self.cost.observe(rows, step.decode_ms)
+            self.cost.observe(rows, step.decode_ms, step.beside_ms)
 
     def _judge(self, seq: SeqId, verdict: Verdict, step: Step) -> None:
         """Learn from what was offered for one slot, and what that took."""

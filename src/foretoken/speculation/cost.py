@@ -11,6 +11,8 @@ _FAMILIAR = 4
 """Steps of a width before what it takes says something about the machine and not about the width."""
 _DRIFT_NEWS = 0.1
 """The machine's speed and the context's length move all widths together, and faster."""
+_BESIDE_NEWS = 0.1
+"""How much of what steps take beside computing one of them replaces."""
 _SURPRISE = 3.0
 """A step that took many times longer than expected was held up: it counts as so many times, not as more."""
 _SLOW = 1.5
@@ -35,7 +37,11 @@ class _Doubt:
 
 
 class StepCost:
-    """Estimates t(rows) in milliseconds; between known widths it interpolates, beyond them it extends."""
+    """Estimates t(rows) in milliseconds; between known widths it interpolates, beyond them it extends.
+
+    The table is of computing alone. What the engine does beside it, batch by batch, takes as long for one row as for
+    many: a share of the table that grew with it would make drafts look dearer than they are.
+    """
 
     def __init__(self, table: Mapping[int, float]) -> None:
         if not table or min(table) != 1:
@@ -43,13 +49,15 @@ class StepCost:
         self._table = dict(sorted(table.items()))
         self._widths = list(self._table)
         self._drift = 1.0
+        self._beside_ms = 0.0
+        self._n_plain = 0
         self._seen: dict[int, int] = {}
         self._doubt = _Doubt()
         self._memo: dict[int, float] = {}
 
     def __call__(self, n_rows: int) -> float:
         """Expected milliseconds of a step with so many rows, now."""
-        return self._base(n_rows) * self._drift
+        return self._base(n_rows) * self._drift + self._beside_ms
 
     @property
     def widths(self) -> Sequence[int]:
@@ -60,11 +68,14 @@ class StepCost:
         """Expected milliseconds at every measured width, now."""
         return {width: self(width) for width in self._widths}
 
-    def observe(self, n_rows: int, ms: float) -> None:
-        """Learn from a step that took `ms`."""
+    def observe(self, n_rows: int, ms: float, beside_ms: float = 0.0) -> None:
+        """Learn from a step that took `ms`, `beside_ms` of them not for computing."""
         if self._doubt.dismisses(n_rows, ms, self(n_rows)):
             return
-        ratio = self.plausible(n_rows, ms) / self._base(n_rows)
+        if n_rows == 1:
+            self._n_plain += 1
+            self._beside_ms += max(_BESIDE_NEWS, 1 / self._n_plain) * (beside_ms - self._beside_ms)
+        ratio = (self.plausible(n_rows, ms) - self._beside_ms) / self._base(n_rows)
         if n_rows == 1 or self._seen.get(n_rows, 0) >= _FAMILIAR:
             self._drift += _DRIFT_NEWS * (ratio - self._drift)
         if n_rows in self._table and n_rows != 1:
@@ -113,10 +124,10 @@ class BatchCost:
         """Expected milliseconds, now."""
         return self._by_curve(rows) * self._company.get(_kind(rows), 1.0)
 
-    def observe(self, rows: Sequence[int], ms: float) -> None:
-        """Learn from a step that took `ms`."""
+    def observe(self, rows: Sequence[int], ms: float, beside_ms: float = 0.0) -> None:
+        """Learn from a step that took `ms`, `beside_ms` of them not for computing."""
         if len(rows) == 1:
-            self.curve.observe(rows[0], ms)
+            self.curve.observe(rows[0], ms, beside_ms)
         elif rows:
             kind, by_curve = _kind(rows), self._by_curve(rows)
             known = self._company.get(kind, 1.0)

@@ -37,6 +37,8 @@ class Step:
     """Milliseconds that each drafter took for each slot, planning included; they are part of `ms`."""
     asked: Container[SeqId] = ()
     """The slots that were found worth asking for."""
+    computing_ms: float | None = None
+    """What computing the batch took, where that can be told from the rest; part of `ms`."""
 
     @property
     def n_rows(self) -> int:
@@ -48,6 +50,11 @@ class Step:
         if not self.drafting:
             return self.ms
         return self.ms - sum(sum(spent.values()) for spent in self.drafting.values())
+
+    @property
+    def beside_ms(self) -> float:
+        """What it took beside drafting, planning and computing; 0 where nobody knows."""
+        return 0.0 if self.computing_ms is None else max(0.0, self.decode_ms - self.computing_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,13 +150,19 @@ class Speculator:
                 record.statistics[guard.name].accept.add(guard.total.accept.ms - before)
         record.judged(verdict)
 
-    def stepped(self, rows: Mapping[SeqId, int], ms: float, reading: bool, aside: Aside = AT_ONCE) -> None:
+    def stepped(
+        self,
+        rows: Mapping[SeqId, int],
+        ms: float,
+        reading: bool,
+        aside: Aside = AT_ONCE,
+        computing_ms: float | None = None,
+    ) -> None:
         """A step is over: what it took, for the planner to learn from; `aside` where the next plan can do without."""
         if not reading:
             self.widths.setdefault(sum(rows.values()), Calls()).add(ms)
-        learn = partial(
-            self.planner.observe, Step(rows, ms, reading, self._verdicts, self._offers, self._spent, self._asked)
-        )
+        happened = (self._verdicts, self._offers, self._spent, self._asked)
+        learn = partial(self.planner.observe, Step(rows, ms, reading, *happened, computing_ms))
         if self._asked or self._spent or self._ended:
             learn()
         else:

@@ -311,6 +311,18 @@ def alternate(p: AdaptivePlanner, plain_ms: float, n: int) -> None:
         p.observe(Step({0: 1}, plain_ms, False, {0: Verdict(NO_DRAFT, (1,), 0)}, {}))
 
 
+def test_what_a_step_takes_beside_computing_does_not_grow_with_its_width() -> None:
+    cost = StepCost({1: 3.0, 4: 8.0, 16: 16.0})
+    for _ in range(100):
+        cost.observe(1, 3.6, beside_ms=0.6)
+    assert [cost(1), cost(4), cost(16)] == pytest.approx([3.6, 8.6, 16.6], rel=0.01)
+    for _ in range(100):
+        cost.observe(1, 6.6, beside_ms=0.6)
+    assert [cost(1), cost(4), cost(16)] == pytest.approx([6.6, 16.6, 32.6], rel=0.01), (
+        "a machine that is slower is so for all"
+    )
+
+
 def test_plain_steps_behind_drafts_teach_what_plain_steps_take_unless_they_always_take_longer() -> None:
     p = planner()
     alternate(p, 0.6 * CPU[1], 40)
