@@ -180,13 +180,13 @@ class AdaptivePlanner:
         return _PROOF_TOKENS if may_prove else 0
 
     def proved(self, ask: DraftAsk, source: str, guesses: Draft, ms: float) -> None:
-        self._prices.proved(source, ms)
         said = ask.tokens[len(ask.tokens) - len(guesses) :]
         share = sum(map(eq, guesses.tokens, said)) / max(1, len(guesses))
         request = self._requests[ask.seq]
         self.acceptance.look_back(ask.seq, guesses, said)
-        speeds = [self._speed(source, width, share) for width in self.cost.curve.widths]
-        if max(speeds) >= _PROOF:
+        passed = max(self._speed(source, width, share) for width in self.cost.curve.widths) >= _PROOF
+        self._prices.proved(source, passed, ms)
+        if passed:
             request.trust(source)
         else:
             request.doubt(source)

@@ -22,6 +22,10 @@ _TOKEN_STEPS = 0.15
 """Plain steps that each token of a draft is thought to take before there was one."""
 _FEW = 2
 """Drafts of fewer tokens took too long for other reasons to say what a token takes."""
+_STUMBLED = 2.0
+"""A proof that took more times longer than those before it was held up."""
+_DEARER = 3
+"""How many times what it took a failed proof is charged for at most, when those before it failed too."""
 _FASTER, _SLOWER = 0.5, 0.02
 """How much of what a token is thought to take one draft replaces: mostly, those that took longer had other reasons."""
 
@@ -38,6 +42,8 @@ class _Account:
     """Whether it has hindsight."""
     proof_ms: float | None = None
     """What that takes."""
+    n_failed: int = 0
+    """Proofs in a row that it failed."""
     score: float = 0.0
     """-1 if it lost time in all requests lately (how much says more about the machine), up to 3 if it saved much."""
     purse_ms: float = 0.0
@@ -109,10 +115,13 @@ class Prices:
         """It has hindsight, and is to win trust by that."""
         self._account(source).can_prove = True
 
-    def proved(self, source: str, ms: float) -> None:
-        """Finding out took so long; what it takes when the machine stumbles is booked, and not expected again."""
+    def proved(self, source: str, passed: bool, ms: float) -> None:
+        """It was found out whether it would have guessed right, and that took so long."""
         account = self._account(source)
-        account.proof_ms = ms if account.proof_ms is None else min(ms, account.proof_ms)
+        account.purse_ms -= 0.0 if passed else min(_DEARER - 1, account.n_failed) * ms
+        account.n_failed = 0 if passed else account.n_failed + 1
+        known_ms = ms if account.proof_ms is None else account.proof_ms
+        account.proof_ms = known_ms + _NEWS * (min(ms, _STUMBLED * known_ms) - known_ms)
 
     def purse_ms(self, source: str, ledger: Ledger) -> float:
         """What it may lose, whatever others lost: some of what it has put by, half of what it saved this request."""

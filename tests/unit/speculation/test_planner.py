@@ -667,8 +667,8 @@ def test_what_proof_is_enough_depends_on_what_drafts_cost() -> None:
 def test_looking_back_in_vain_takes_its_share_of_the_time(n: int) -> None:
     p = planner()
     n_proofs = [prove(p, share=0.4, n=n)[0] for _ in range(20_000 // n)]
-    assert sum(n_proofs) * 15.0 <= 0.011 * 200_000 + 15.0, "the first is free"
-    assert sum(n_proofs) * 15.0 >= 0.008 * 200_000, "but it goes on: the next text may be another one"
+    assert sum(n_proofs) * 15.0 <= 0.01 / 3 * 200_000 + 45.0, "the first is free, the next two are cheap"
+    assert sum(n_proofs) * 15.0 >= 0.002 * 200_000, "but it goes on: the next text may be another one"
 
 
 def test_what_it_would_have_guessed_teaches_how_far_it_can_be_believed() -> None:
