@@ -75,7 +75,8 @@ class StepCost:
         if n_rows == 1:
             self._n_plain += 1
             self._beside_ms += max(_BESIDE_NEWS, 1 / self._n_plain) * (beside_ms - self._beside_ms)
-        ratio = (self.plausible(n_rows, ms) - self._beside_ms) / self._base(n_rows)
+        plausible_ms = self.plausible(n_rows, ms)
+        ratio = max(plausible_ms / _SURPRISE, plausible_ms - self._beside_ms) / self._base(n_rows)
         if n_rows == 1 or self._seen.get(n_rows, 0) >= _FAMILIAR:
             self._drift += _DRIFT_NEWS * (ratio - self._drift)
         if n_rows in self._table and n_rows != 1:

@@ -321,6 +321,9 @@ def test_what_a_step_takes_beside_computing_does_not_grow_with_its_width() -> No
     assert [cost(1), cost(4), cost(16)] == pytest.approx([6.6, 16.6, 32.6], rel=0.01), (
         "a machine that is slower is so for all"
     )
+    for _ in range(100):
+        cost.observe(1, 0.7, beside_ms=0.69)
+    assert 0 < cost(1) < cost(4) < cost(16), "whatever clocks say"
 
 
 def test_plain_steps_behind_drafts_teach_what_plain_steps_take_unless_they_always_take_longer() -> None:
