@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foretoken.speculation.acceptance import STREAKS
 
-PATIENCE = 3
+PATIENCE = 4
 """Vain asks in a row before waiting begins."""
 DEAR = 0.05
 """The share of a step's time from which on asking tries patience twice as hard."""
