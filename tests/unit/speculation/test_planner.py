@@ -424,7 +424,7 @@ def asks(p: AdaptivePlanner, step_ms: float, n: int, said: int) -> int:
     return n_asked
 
 
-@pytest.mark.parametrize(("step_ms", "fewest", "most"), [(0.5, 7, 9), (1000.0, 100, 100)])
+@pytest.mark.parametrize(("step_ms", "fewest", "most"), [(0.5, 9, 11), (1000.0, 100, 100)])
 def test_drafters_that_are_never_right_are_asked_less_where_asking_costs(
     step_ms: float, fewest: int, most: int
 ) -> None:
