@@ -251,6 +251,8 @@ class Engine:
 
     def _obey(self, wait: bool) -> None:
         """Run the commands that have come in; when there is nothing else to do, wait for one."""
+        if not wait and self._commands.empty():
+            return
         with contextlib.suppress(queue.Empty):
             first = self._commands.get() if wait else self._commands.get_nowait()
             self._busy_since = self._busy_since or time.monotonic()

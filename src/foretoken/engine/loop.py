@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -73,7 +73,7 @@ class Loop:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to compute: nobody is there, or whoever is waits for the disk."""
-        return not self.scheduler.active and all(session.fetching for session in self.scheduler.queue)
+        return self.scheduler.idle and all(session.fetching for session in self.scheduler.queue)
 
     def submit(
         self, request: Request, prompt: list[Token], emit: Emit, grammar: Grammar | None = None, waited: float = 0.0
@@ -93,7 +93,7 @@ class Loop:
         """Advance every slot by one batch; False when there is nothing to do."""
         computed = self._step()
         self.aside.do(self._told)
-        if not computed or not self.scheduler.active:
+        if not computed or self.scheduler.idle:
             self.aside.catch_up()
         return computed
 
@@ -108,10 +108,14 @@ class Loop:
         if not work:
             return False
         try:
-            reading = any(part.session.prefilling for part in work)
-            spans = [part.span for part in work]
-            self.width = sum(len(span.tokens) for span in spans)
-            self.depth = max(span.start + len(span.tokens) for span in spans)
+            spans, rows, reading, self.depth = [], {}, False, 0
+            for part in work:
+                span = part.span
+                spans.append(span)
+                rows[span.seq] = len(span.tokens)
+                reading = reading or part.session.prefilling
+                self.depth = max(self.depth, span.start + len(span.tokens))
+            self.width = sum(rows.values())
             computing_ms = self._decode(spans)
             self.aside.catch_up()
             self.n_decodes += 1
@@ -121,7 +125,6 @@ class Loop:
             took = (time.perf_counter() - started) * 1e3
             self.totals.step_ms += took
             self.totals.slots += len(work)
-            rows = {span.seq: len(span.tokens) for span in spans}
             self.speculator.stepped(rows, took, reading, self.aside, computing_ms)
             self.cache.thrift.computed(self.width, took, reading)
         except DecodeError as error:
@@ -167,13 +170,13 @@ class Loop:
         self.speculator.begin(slot.id, slot.sequence.tokens, request.owner, request.speculation.drafters)
 
     def _fill(self) -> list[Work]:
-        ready = self.scheduler.turn(self.config.prefill_chunk)
-        asks = [ask for slot in ready if (ask := self._ask(slot)).n_max > 0]
+        turn = self.scheduler.turn(self.config.prefill_chunk)
+        asks = [ask for slot in turn.generating if (ask := self._ask(slot)).n_max > 0]
         drafts = self.speculator.draft(asks) if asks else {}
         sizes = (self.backend.n_batch, self.backend.n_outputs, self.config.prefill_chunk)
-        work = self.scheduler.fill(ready, drafts, *sizes)
+        work = self.scheduler.fill(turn, drafts, *sizes)
         for part in work:
-            if part.draft:
+            if part.draft.tokens:
                 self.memory.protect(part.slot.id, part.span.start, len(part.span.tokens))
         return work
 
@@ -181,44 +184,46 @@ class Loop:
         """How much may be drafted: within the context, the request's limit, and what a cut would replay."""
         session, sequence = slot.session, slot.sequence
         assert session is not None
-        wishes = session.request.speculation
-        left = None if session.n_wanted is None else session.n_wanted - 1
-        room = self.backend.n_ctx - len(sequence.tokens)
-        n_max = min(n for n in (room, left, wishes.n_max, self.memory.max_ahead) if n is not None)
-        if session.prefilling or sequence.n_pending > self.config.max_replay:
+        wishes, n_wanted, n_pending = session.request.speculation, session.n_wanted, sequence.n_pending
+        n_max = self.backend.n_ctx - len(sequence.tokens)
+        for bound in (None if n_wanted is None else n_wanted - 1, wishes.n_max, self.memory.max_ahead):
+            if bound is not None and bound < n_max:
+                n_max = bound
+        if n_pending > self.config.max_replay:
             n_max = 0
-        bounds = (n_max, sequence.n_pending, wishes.n_min, wishes.p_min)
-        return DraftAsk(slot.id, sequence.tokens, *bounds, session.grammar)
+        return DraftAsk(slot.id, sequence.tokens, n_max, n_pending, wishes.n_min, wishes.p_min, session.grammar)
 
     def _settle(self, part: Work) -> None:
         """Judge one slot's rows, emit what was decided, and take back what was drafted in vain."""
-        slot, session, draft = part.slot, part.session, part.draft
+        slot, session, sequence, totals = part.slot, part.session, part.slot.sequence, self.totals
         if session.scoring:
             self._score(part)
-        slot.sequence.n_cached += part.n_certain
+        sequence.n_cached += part.n_certain
         session.n_steps += 1
         if session.prefilling:
-            self.totals.read += part.n_certain
+            totals.read += part.n_certain
         else:
             session.n_replayed += part.n_certain - 1
-            self.totals.replayed += part.n_certain - 1
-        if session.n_wanted == 0 and not slot.sequence.n_pending:
-            self._finish(slot, "length")
+            totals.replayed += part.n_certain - 1
         if part.n_judged == 0:
+            if session.n_wanted == 0 and not sequence.n_pending:
+                self._finish(slot, "length")
             return
-        if session.answering is None:
-            session.answering = time.perf_counter()
-        infos, n_accepted, reason = self._commit(part)
-        session.n_drafted += len(draft)
+        if session.prefilling:
+            session.begin_answering()
+        n_said, n_accepted, reason = self._commit(part)
+        n_drafted = len(part.draft.tokens)
+        session.n_drafted += n_drafted
         session.n_accepted += n_accepted
-        self.totals.emitted += len(infos)
-        self.totals.drafted += len(draft)
-        self.totals.accepted += n_accepted
-        slot.sequence.n_cached += n_accepted
-        if n_accepted < len(draft):
+        totals.emitted += n_said
+        totals.drafted += n_drafted
+        totals.accepted += n_accepted
+        sequence.n_cached += n_accepted
+        if n_accepted < n_drafted:
             self._rewind(slot, session)
-        self.speculator.accept(slot.id, Verdict(draft, tuple(info.id for info in infos), n_accepted))
-        if reason is None and len(slot.sequence.tokens) > self.backend.n_ctx:
+        said = tuple(sequence.tokens[len(sequence.tokens) - n_said :])
+        self.speculator.accept(slot.id, Verdict(part.draft, said, n_accepted))
+        if reason is None and len(sequence.tokens) > self.backend.n_ctx:
             reason = self._make_room(slot, session)
         if reason is not None:
             self._finish(slot, reason)
@@ -232,30 +237,35 @@ class Loop:
         self.totals.rewinds += 1
         self.totals.rewind_ms += took
 
-    def _commit(self, part: Work) -> tuple[list[TokenInfo], int, FinishReason | None]:
-        """Emit tokens as long as the model agrees with the draft and the answer goes on; says how many were guessed."""
+    def _commit(self, part: Work) -> tuple[int, int, FinishReason | None]:
+        """Emit tokens as long as the model agrees with the draft and the answer goes on.
+
+        Says how many, how many of them were guessed, and why the answer is over if it is.
+        """
         session, sequence, draft = part.session, part.slot.sequence, part.draft
+        assert session.sampler is not None
         infos: list[TokenInfo] = []
-        text = ""
+        text, n_accepted = "", 0
         reason: FinishReason | None = None
-        for row, token in _judge(part):
-            guessed = len(infos) < len(draft) and draft.tokens[len(infos)] == token
-            infos.append(self._info(session, row, token, draft.source if guessed else MODEL))
-            sequence.tokens.append(token)
-            session.n_emitted += 1
-            ends = token in self.pieces.end_tokens
-            text += "" if ends else session.text.push(infos[-1].piece)
-            if ends or session.complete:
-                reason = "stop"
-            elif session.n_wanted == 0:
-                reason = "length"
-            elif session.overdue:
-                reason = "time"
-            if reason is not None:
-                break
-        n_accepted = _n_guessed(infos) if draft else 0
+        try:
+            for row, token in verify(session.sampler, part.judged, draft):
+                # They are accepted in order: what was not guessed is the last.
+                guessed = n_accepted < len(draft.tokens) and draft.tokens[n_accepted] == token
+                n_accepted += guessed
+                infos.append(self._info(session, row, token, draft.source if guessed else MODEL))
+                sequence.tokens.append(token)
+                session.n_emitted += 1
+                if token in self.pieces.end_tokens:
+                    reason = "stop"
+                    break
+                text += session.text.push(infos[-1].piece)
+                if (reason := session.end) is not None:
+                    break
+        except GrammarError as error:
+            session.fault = str(error)
+            reason = "invalid"
         self.aside.do(partial(session.deliver, infos, text, self._account(part, n_accepted)))
-        return infos, n_accepted, "invalid" if session.fault else reason
+        return len(infos), n_accepted, reason
 
     def _account(self, part: Work, n_accepted: int) -> Step:
         """What this step was for one answer."""
@@ -263,7 +273,8 @@ class Loop:
         before = session.stepped or session.admitted or now
         replayed = 0 if session.stepped is None else part.n_certain - 1
         session.stepped = now
-        return Step(self.width, len(part.draft), n_accepted, replayed, (now - before) * 1e3, part.draft.source)
+        draft = part.draft
+        return Step(self.width, len(draft.tokens), n_accepted, replayed, (now - before) * 1e3, draft.source)
 
     def _score(self, part: Work) -> None:
         """Note how likely the prompt's tokens were, each from the row before it."""
@@ -300,10 +311,12 @@ class Loop:
 
     def _end_early(self) -> None:
         """Let go of sessions that were cancelled or ran out of time before their next token."""
-        for slot in self.scheduler.active:
-            if slot.session and (reason := _early_end(slot.session)):
+        for slot in self.scheduler.slots:
+            if slot.session is not None and (reason := slot.session.early_end):
                 self._finish(slot, reason)
-        waiting = [(session, _early_end(session)) for session in self.scheduler.queue]
+        if not self.scheduler.queue:
+            return
+        waiting = [(session, session.early_end) for session in self.scheduler.queue]
         if ended := [(session, reason) for session, reason in waiting if reason]:
             self.scheduler.drop(session for session, _ in ended)
             for session, reason in ended:
@@ -327,22 +340,3 @@ class Loop:
             part.slot.sequence.n_cached = 0
             if part.slot.session is part.session:
                 self._finish(part.slot, "error", str(error))
-
-
-def _n_guessed(infos: Sequence[TokenInfo]) -> int:
-    return sum(info.origin != MODEL for info in infos)
-
-
-def _judge(part: Work) -> Iterator[tuple[int, Token]]:
-    """Rows and their tokens as `verify` finds them; a grammar that cannot be followed ends them."""
-    assert part.session.sampler is not None
-    try:
-        yield from verify(part.session.sampler, part.judged, part.draft)
-    except GrammarError as error:
-        part.session.fault = str(error)
-
-
-def _early_end(session: Session) -> FinishReason | None:
-    if session.cancelled:
-        return "cancelled"
-    return "time" if session.overdue else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from foretoken.backend import Part, Span
 from foretoken.cache.anchors import message_ends
@@ -29,18 +30,23 @@ class Work:
     session: Session
     span: Span
     draft: Draft
+    n_certain: int
+    """Rows that will stay whatever the verdict."""
     n_judged: int
     """Rows at the end whose tokens are sampled: one, and one per drafted token; none while a prompt is read."""
 
     @property
     def judged(self) -> range:
         """The batch rows to sample from."""
-        return self.span.outputs[self.span.n_outputs - self.n_judged :]
+        end = self.span.first_row + len(self.span.tokens)
+        return range(end - self.n_judged, end)
 
-    @property
-    def n_certain(self) -> int:
-        """Rows that will stay whatever the verdict."""
-        return len(self.span.tokens) - len(self.draft)
+
+class Turn(NamedTuple):
+    """The slots of one batch."""
+
+    generating: list[Slot]
+    reading: list[Slot]
 
 
 class Scheduler:
@@ -59,6 +65,11 @@ class Scheduler:
     @property
     def active(self) -> list[Slot]:
         return [slot for slot in self.slots if slot.session is not None]
+
+    @property
+    def idle(self) -> bool:
+        """Whether no slot is in use."""
+        return all(slot.session is None for slot in self.slots)
 
     def admit(self) -> list[Slot]:
         """Give free slots to waiting sessions, first come first served; returns the slots just taken."""
@@ -214,7 +225,7 @@ class Scheduler:
 
     def share_prompts(self) -> None:
         """Let followers take over the memory of a leader that has read as far as their prompts agree."""
-        for slot in self.active:
+        for slot in self.slots:
             follows, session = slot.follows, slot.session
             if follows is None or session is None:
                 continue
@@ -242,44 +253,50 @@ class Scheduler:
                     last = not session.stops
                     self.cache.keep_state(slot.id, slot.owner, sequence.held, likely=last)
 
-    def turn(self, prefill_chunk: int) -> list[Slot]:
+    def turn(self, prefill_chunk: int) -> Turn:
         """The slots of the next batch: all that are not waiting, or only those that read a short prompt.
 
         Sequences that the library keeps apart are computed in passes of equal lengths. Beside a prompt those that
         generate need a pass of their own, with a row each; one step later they share it with the prompt's slot. Their
         next token comes as soon, and every other step is theirs.
         """
-        ready = [slot for slot in self.active if slot.follows is None]
-        reading = [slot for slot in ready if slot.session and slot.session.prefilling]
-        n_to_read = sum(len(slot.session.prompt) - slot.session.n_cached for slot in reading if slot.session)
+        generating, reading, n_to_read = [], [], 0
+        for slot in self.slots:
+            session = slot.session
+            if session is None or slot.follows is not None:
+                continue
+            if session.prefilling:
+                reading.append(slot)
+                n_to_read += len(session.prompt) - session.n_cached
+            else:
+                generating.append(slot)
         backend = self.memory.backend
         self._read_alone = (
-            (backend.recurrent or not backend.unified)
+            bool(reading and generating)
             and not self._read_alone
-            and 0 < len(reading) < len(ready)
             and n_to_read <= prefill_chunk
+            and (backend.recurrent or not backend.unified)
         )
-        return reading if self._read_alone else ready
+        return Turn([] if self._read_alone else generating, reading)
 
     def fill(
-        self, ready: Sequence[Slot], drafts: Mapping[SeqId, Draft], n_batch: int, n_outputs: int, prefill_chunk: int
+        self, turn: Turn, drafts: Mapping[SeqId, Draft], n_batch: int, n_outputs: int, prefill_chunk: int
     ) -> list[Work]:
         """The next batch of these slots: every generating one first, then as much of the prompts as may be."""
-        generating = [slot for slot in ready if slot.session and not slot.session.prefilling]
-        reading = sorted(
-            (slot for slot in ready if slot.session and slot.session.prefilling),
-            key=lambda slot: slot.last_used,
-        )
+        generating, reading = turn
         filler = _Filler(n_batch, n_outputs)
-        # Drafts may use only what every slot's certain rows leave over.
-        spare = n_batch - sum(slot.sequence.n_pending for slot in generating)
-        spare_outputs = n_outputs - len(ready)
+        if drafts:
+            # They may use only what every slot's certain rows leave over.
+            n_spare = n_batch - sum(slot.sequence.n_pending for slot in generating)
+            n_spare = max(0, min(n_spare, n_outputs - len(generating) - len(reading)))
         for slot in generating:
-            draft = drafts.get(slot.id, NO_DRAFT).cut(max(0, min(spare, spare_outputs)))
-            spare, spare_outputs = spare - len(draft), spare_outputs - len(draft)
+            draft = drafts.get(slot.id, NO_DRAFT)
+            if draft.tokens:
+                draft = draft.cut(n_spare)
+                n_spare -= len(draft.tokens)
             filler.add(slot, slot.sequence.n_pending, draft)
         budget = prefill_chunk if generating else n_batch
-        for slot in reading:
+        for slot in sorted(reading, key=lambda slot: slot.last_used):
             budget -= filler.add(slot, min(budget, self._readable(slot)), NO_DRAFT)
         return filler.work
 
@@ -311,16 +328,17 @@ class _Filler:
         session = slot.session
         if session is None:
             return 0
-        n = min(n_pending, self._n_rows - self._row, *([self._n_outputs] if session.scoring else []))
-        complete = n == slot.sequence.n_pending
+        sequence, scoring = slot.sequence, session.scoring
+        n = min(n_pending, self._n_rows - self._row, self._n_outputs if scoring else n_pending)
+        complete = n == sequence.n_pending
         if n <= 0 or (complete and self._n_outputs == 0):
             return 0
         draft = draft.cut(self._n_rows - self._row - n) if complete else NO_DRAFT
-        n_judged = 1 + len(draft) if complete and session.n_wanted != 0 else 0
-        n_outputs = n if session.scoring else n_judged
-        tokens = slot.sequence.pending(n) + list(draft.tokens)
-        span = Span(slot.id, slot.sequence.n_cached, tokens, n_outputs, self._row)
-        self.work.append(Work(slot, session, span, draft, n_judged))
+        n_judged = 1 + len(draft.tokens) if complete and session.n_wanted != 0 else 0
+        n_outputs = n if scoring else n_judged
+        tokens = [*sequence.pending(n), *draft.tokens]
+        span = Span(slot.id, sequence.n_cached, tokens, n_outputs, self._row)
+        self.work.append(Work(slot, session, span, draft, n, n_judged))
         self._row += len(tokens)
         self._n_outputs -= n_outputs
         return n

@@ -47,17 +47,15 @@ class Session:
     scored: list[TokenInfo] = field(default_factory=list)
     """The prompt's tokens with their probabilities, as far as they are known."""
     admitted: float | None = None
+    prefilling: bool = True
+    """Whether the prompt is still being read."""
     answering: float | None = None
+    """When the prompt had been read."""
     stepped: float | None = None
     """When the latest step's tokens were told."""
 
     def __post_init__(self) -> None:
         self.text = TextStream(self.request.stop)
-
-    @property
-    def prefilling(self) -> bool:
-        """Whether the prompt is still being read."""
-        return self.answering is None
 
     @property
     def scoring(self) -> bool:
@@ -86,14 +84,24 @@ class Session:
         return None if limit is None else limit - self.n_emitted
 
     @property
-    def complete(self) -> bool:
-        """Whether nothing is left to say: a stop string came, or the grammar is at its end."""
-        return self.text.stopped_by is not None or (self.grammar is not None and self.grammar.complete)
+    def end(self) -> FinishReason | None:
+        """Why nothing is left to say, if so: a stop string came, the grammar is at its end, or a limit is reached."""
+        if self.text.stopped_by is not None or (self.grammar is not None and self.grammar.complete):
+            return "stop"
+        return "length" if self.n_emitted == self.request.max_tokens else self.early_end
 
     @property
-    def overdue(self) -> bool:
+    def early_end(self) -> FinishReason | None:
+        """Why the next token is not waited for, if it is not."""
+        if self.cancelled:
+            return "cancelled"
         limit = self.request.time_limit
-        return limit is not None and time.perf_counter() - self.submitted > limit
+        return "time" if limit is not None and time.perf_counter() - self.submitted > limit else None
+
+    def begin_answering(self) -> None:
+        """The prompt has been read."""
+        self.prefilling = False
+        self.answering = time.perf_counter()
 
     def deliver(self, infos: list[TokenInfo], text: str, step: Step | None = None) -> None:
         if infos or text:

@@ -16,7 +16,8 @@ class TextStream:
 
     def push(self, piece: bytes) -> str:
         """Text released by this token; after a stop string nothing more comes."""
-        return self._release(self._decoder.decode(piece))
+        text = self._decoder.decode(piece)
+        return self._release(text) if self._stops else text
 
     def finish(self) -> str:
         """What is left at the end: a held back beginning of a stop string, a cut character as U+FFFD."""
@@ -27,8 +28,6 @@ class TextStream:
     def _release(self, text: str) -> str:
         if self.stopped_by is not None:
             return ""
-        if not self._stops:
-            return text
         self._held += text
         found = [(at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:

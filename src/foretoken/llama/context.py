@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from itertools import chain
 from types import TracebackType
 
 import llama_cpp
@@ -104,20 +103,20 @@ class Context:
 
     def decode(self, spans: Sequence[Span]) -> None:
         """Compute one batch; on failure the sequences in it hold an unknown number of tokens."""
-        n_rows = sum(len(span.tokens) for span in spans)
-        n_outputs = sum(span.n_outputs for span in spans)
+        n_rows = 0
+        outputs: list[int] = []
+        for span in spans:
+            n_rows += len(span.tokens)
+            outputs += span.outputs
         if n_rows > self.n_batch:
             raise DecodeError(f"{n_rows} rows are more than a batch holds ({self.n_batch})")
-        if n_outputs > self.n_outputs:
+        if len(outputs) > self.n_outputs:
             # libllama would abort the process.
-            raise DecodeError(f"{n_outputs} rows ask for logits, the context was made for {self.n_outputs}")
+            raise DecodeError(f"{len(outputs)} rows ask for logits, the context was made for {self.n_outputs}")
         code = llama_cpp.llama_decode(self.pointer, self._batch.fill(spans))
         if code != 0:
             raise DecodeError(f"libllama could not decode the batch: {_REASONS.get(code, f'code {code}')}")
-        for span in spans:
-            self._choice.brought(span.seq, span.n_outputs)
-        kept = {row: self._choice.kept(span.seq) for span in spans if span.seq in self._choice for row in span.outputs}
-        self._rows.decoded(chain.from_iterable(span.outputs for span in spans), kept)
+        self._rows.decoded(outputs, self._choice.decoded(spans))
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """A view of one row's logits, valid until the next decode."""

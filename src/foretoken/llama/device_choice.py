@@ -7,9 +7,11 @@ small model's step on a GPU; their best tokens are 256 bytes, the pieces with th
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 import llama_cpp
 
+from foretoken.backend import Span
 from foretoken.llama.contenders import in_one_block, piece_size, worth_it
 from foretoken.llama.graph import BestPieces, BestToken
 from foretoken.types import SeqId
@@ -60,7 +62,15 @@ class DeviceChoice:
         if self._possible and self._lost_ms >= self._patience_ms:
             self._change()
 
-    def brought(self, seq: SeqId, n_rows: int) -> None:
+    def decoded(self, spans: Sequence[Span]) -> dict[int, int]:
+        """A batch is under way; says of which rows the device chooses, and how many pieces of each are kept."""
+        if not (self._needed or self._chains):
+            return {}
+        for span in spans:
+            self._brought(span.seq, span.n_outputs)
+        return {row: self._kept[span.seq] for span in spans if span.seq in self for row in span.outputs}
+
+    def _brought(self, seq: SeqId, n_rows: int) -> None:
         """So many rows of a sequence are on their way to the host."""
         needed = self._needed.get(seq)
         if needed is None or self._right(seq, needed):

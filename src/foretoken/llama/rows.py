@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
@@ -44,10 +44,10 @@ class Rows:
         self._n_helpers = min(_MOST_HELPERS, available_cores() // 2) if helpers else 0
         self._helpers = ThreadPoolExecutor(self._n_helpers, "foretoken-rows") if self._n_helpers > 1 else None
 
-    def decoded(self, rows: Iterable[int], kept: Mapping[int, int] | None = None) -> None:
+    def decoded(self, rows: Sequence[int], kept: Mapping[int, int] | None = None) -> None:
         """A batch is under way in which these rows, in order, get logits; of those `kept` the device keeps so many
         pieces, or (0) only the best token."""
-        self._numbers = {row: number for number, row in enumerate(rows)}
+        self._numbers = dict(zip(rows, range(len(rows)), strict=True))
         self._kept = {} if kept is None else kept
         self._logits = None
         self._found = {}
@@ -62,6 +62,8 @@ class Rows:
         """One of a row's largest logits, always the same; the first unless the device chose."""
         if row in self._kept:
             return self._told(row)
+        if self._helpers is None:
+            return int(self.logits(row).argmax())
         return int(self._look("best", row, _best_of_each))
 
     def contenders(self, row: int, k: int) -> Contenders:

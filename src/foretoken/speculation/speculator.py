@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -44,7 +45,7 @@ class Speculator:
         self._spent: dict[SeqId, dict[str, float]] = {}
         self._asked: set[SeqId] = set()
         self._ended: list[SeqId] = []
-        self.widths: dict[int, Calls] = {}
+        self.widths: defaultdict[int, Calls] = defaultdict(Calls)
         """How often a step had so many rows, and how long those took; steps that read prompts are not counted."""
 
     @property
@@ -63,6 +64,8 @@ class Speculator:
 
     def draft(self, asks: Sequence[DraftAsk]) -> dict[SeqId, Draft]:
         """The draft to verify for each slot that asks; slots with none are left out."""
+        if not self.guards:
+            return {}
         started = self._clock()
         worth_asking = self.planner.worth_asking(asks)
         bound = [ask for ask in asks if ask.grammar is not None]
@@ -143,11 +146,12 @@ class Speculator:
         """Tell whoever drafted what came of it; called after every step, with an empty draft too."""
         self._verdicts[seq] = verdict
         record = self._sessions[seq]
-        for guard in record.guards:
-            if guard.name == verdict.draft.source:
-                before = guard.total.accept.ms
-                guard.accept(seq, verdict)
-                record.statistics[guard.name].accept.add(guard.total.accept.ms - before)
+        if source := verdict.draft.source:
+            for guard in record.guards:
+                if guard.name == source:
+                    before = guard.total.accept.ms
+                    guard.accept(seq, verdict)
+                    record.statistics[source].accept.add(guard.total.accept.ms - before)
         record.judged(verdict)
 
     def stepped(
@@ -160,7 +164,7 @@ class Speculator:
     ) -> None:
         """A step is over: what it took, for the planner to learn from; `aside` where the next plan can do without."""
         if not reading:
-            self.widths.setdefault(sum(rows.values()), Calls()).add(ms)
+            self.widths[sum(rows.values())].add(ms)
         happened = (self._verdicts, self._offers, self._spent, self._asked)
         learn = partial(self.planner.observe, Step(rows, ms, reading, *happened, computing_ms))
         if self._asked or self._spent or self._ended:

@@ -129,7 +129,8 @@ class Claims:
 
     def settle(self, emitted: tuple[Token, ...]) -> None:
         """Compare every open claim with the tokens the model has just said."""
-        self._open = {source: claim for source, claim in self._open.items() if self._still_open(claim, emitted)}
+        if self._open:
+            self._open = {source: claim for source, claim in self._open.items() if self._still_open(claim, emitted)}
 
     @staticmethod
     def _still_open(claim: _Claim, emitted: tuple[Token, ...]) -> bool:
