@@ -62,6 +62,7 @@ class DraftModelDrafter:
         if self.window < 1:
             raise ValueError(f"n_max must be less than the draft model's context of {self._backend.n_ctx} tokens")
         self._held: dict[SeqId, _Held] = {}
+        self._end_tokens = host.end_tokens
         self._warm_up()
 
     def _warm_up(self) -> None:
@@ -119,7 +120,7 @@ class DraftModelDrafter:
         token, p = self.choose(logits, draft.ask, draft.tokens)
         p_min = self.p_min if draft.ask.p_min is None else draft.ask.p_min
         draft.chance *= p
-        if p < p_min or draft.chance < _HARDLY or token in self.host.end_tokens:
+        if p < p_min or draft.chance < _HARDLY or token in self._end_tokens:
             return False
         draft.tokens.append(token)
         draft.confidence.append(p)
