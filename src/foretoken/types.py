@@ -63,7 +63,12 @@ class SamplingParams:
     @property
     def n_best(self) -> int | None:
         """How many of the best tokens are all that a choice looks at; None where that is not known."""
-        if self.biases or self.penalises or self.dry_multiplier:
+        return None if self.biases or self.penalises else self.n_best_untouched
+
+    @property
+    def n_best_untouched(self) -> int | None:
+        """Likewise, of the tokens whose logits neither biases nor penalties change."""
+        if self.dry_multiplier:
             return None
         if self.greedy:
             return None if self.infill else 1

@@ -22,7 +22,7 @@ from tests.conftest import TinyModel
 
 @given(
     st.integers(0, 2**32 - 1),
-    st.integers(1, few._COLUMNS // 8),
+    st.integers(1, few._COLUMNS // 4),
     st.integers(16 * few._COLUMNS, 40 * few._COLUMNS),
     st.sampled_from(["normal", "ties", "minus infinity", "sorted"]),
 )
@@ -90,6 +90,12 @@ def test_numbers_that_are_none_leave_everything() -> None:
         SamplingParams(temperature=0.7, top_k=8, typical_p=0.6, dynatemp_range=0.3, seed=7),
         SamplingParams(temperature=1.2, top_k=8, xtc_probability=0.6, xtc_threshold=0.05, seed=7),
         SamplingParams(temperature=1, top_k=1, seed=7),
+        SamplingParams(temperature=1, top_k=8, presence_penalty=1.5, repeat_last_n=6, seed=7),
+        SamplingParams(temperature=1, top_k=6, repeat_penalty=1.4, frequency_penalty=0.5, repeat_last_n=8, seed=7),
+        SamplingParams(temperature=1, top_k=6, repeat_penalty=0.7, presence_penalty=-1, repeat_last_n=8, seed=7),
+        SamplingParams(temperature=0, presence_penalty=2, repeat_last_n=12),
+        SamplingParams(temperature=1, top_k=8, logit_bias={5: 9.0, 6: -9.0, 7: 0.5}, banned=(11, 12), seed=7),
+        SamplingParams(temperature=1, top_k=4, logit_bias={5: 9.0}, presence_penalty=2, repeat_last_n=8, seed=7),
     ],
 )
 def test_same_choices_as_from_the_whole_vocabulary(
@@ -101,17 +107,17 @@ def test_same_choices_as_from_the_whole_vocabulary(
     with Context(model, ContextConfig(n_ctx=512, n_threads=1, n_outputs=64)) as context:
         context.decode([Span(0, 0, [rng.randrange(n_vocab) for _ in range(60)], 60, 0)])
 
-        def chosen() -> list[int]:
-            sampler = LlamaSampler(context.pointer, context._rows, model.vocabulary, 512, params, [])
+        def chosen(whole: bool) -> list[int]:
+            sampler = LlamaSampler(context.pointer, context._rows, model.vocabulary, 512, params, list(range(20)))
+            assert (sampler._n_best is None) == whole
             try:
                 return [sampler.sample(row) for row in range(60)]
             finally:
                 sampler.close()
 
-        assert chains.worth_it(n_vocab, params.top_k)
-        from_few = chosen()
+        from_few = chosen(whole=False)
         monkeypatch.setattr(chains, "worth_it", lambda n_vocab, k: False)
-        assert from_few == chosen()
+        assert from_few == chosen(whole=True)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +136,11 @@ def test_same_choices_as_from_the_whole_vocabulary(
 def test_chains_that_look_at_more_get_more(params: SamplingParams) -> None:
     assert SamplingParams(temperature=1).n_best == 40
     assert params.n_best is None
+
+
+def test_what_is_changed_is_looked_at_beside_the_best() -> None:
+    assert SamplingParams(temperature=1, presence_penalty=1.5, logit_bias={3: 1.0}).n_best_untouched == 40
+    assert SamplingParams(temperature=1, dry_multiplier=1).n_best_untouched is None
 
 
 def test_small_vocabularies_are_sampled_whole() -> None:

@@ -17,7 +17,7 @@ Contenders = tuple[NDArray[np.intp], NDArray[np.float32]]
 
 def worth_it(n_vocab: int, k: int) -> bool:
     """Whether looking through the logits twice takes less than copying and sorting them."""
-    return n_vocab >= 16 * _COLUMNS and 0 < k <= _COLUMNS // 8
+    return n_vocab >= 16 * _COLUMNS and 0 < k <= _COLUMNS // 4
 
 
 def contenders(logits: NDArray[np.float32], k: int) -> Contenders:

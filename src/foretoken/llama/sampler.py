@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import secrets
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from foretoken.llama.contenders import worth_it
+from foretoken.llama.contenders import Contenders, worth_it
 from foretoken.llama.rows import Rows
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.types import SamplingParams, Token
@@ -35,20 +36,37 @@ class LlamaSampler:
     ) -> None:
         self._context = context
         self._rows = rows
-        n_best = params.n_best
-        self._n_best = n_best if n_best is not None and worth_it(vocabulary.n_tokens, n_best) else None
+        self._biased = frozenset(params.biases)
+        self._penalised: deque[Token] = deque(maxlen=_window(params.repeat_last_n, n_ctx) if params.penalises else 0)
+        self._n_best = self._n_looked_at(params, vocabulary.n_tokens)
         self._chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
         for link in _links(params, vocabulary, n_ctx):
             llama_cpp.llama_sampler_chain_add(self._chain, link)
         for token in history[-_reach(params, n_ctx) :]:
-            llama_cpp.llama_sampler_accept(self._chain, token)
+            self._accept(token)
+
+    def _n_looked_at(self, params: SamplingParams, n_vocab: int) -> int | None:
+        """How many best tokens hold all that can be chosen, beside those that are changed; None: all must be seen."""
+        if params.n_best_untouched is None:
+            return None
+        n = params.n_best_untouched + len(self._biased) + (self._penalised.maxlen or 0)
+        return n if worth_it(n_vocab, n) else None
 
     def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
         if among is not None:
             return self._choose(among, self._rows.logits(row).take(among))
         if self._n_best is not None:
-            return self._choose(*self._rows.contenders(row, self._n_best))
+            return self._choose(*self._candidates(row, self._n_best))
         return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
+
+    def _candidates(self, row: int, n: int) -> Contenders:
+        """The best tokens, and those that biases and penalties may make the best, or no longer that."""
+        tokens, logits = self._rows.contenders(row, n)
+        changed = self._biased.union(self._penalised)
+        if not changed:
+            return tokens, logits
+        tokens = np.union1d(tokens, np.fromiter(changed, np.intp, len(changed)))
+        return tokens, self._rows.logits(row).take(tokens)
 
     def _choose(self, tokens: NDArray[np.intp], logits: NDArray[np.float32]) -> Token:
         """Only what may be chosen goes in: some samplers compute nonsense from logits of minus infinity."""
@@ -59,8 +77,12 @@ class LlamaSampler:
         array = llama_cpp.llama_token_data_array(data, len(candidates), -1, False)
         llama_cpp.llama_sampler_apply(self._chain, ctypes.byref(array))
         token = int(array.data[array.selected].id)
-        llama_cpp.llama_sampler_accept(self._chain, token)
+        self._accept(token)
         return token
+
+    def _accept(self, token: Token) -> None:
+        llama_cpp.llama_sampler_accept(self._chain, token)
+        self._penalised.append(token)
 
     def close(self) -> None:
         if self._chain is not None:
