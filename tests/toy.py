@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from foretoken.backend import Part, Place, Snapshot, Span
+from foretoken.backend import Among, Part, Place, Snapshot, Span
 from foretoken.errors import DecodeError
 from foretoken.types import SamplingParams, SeqId, Token
 
@@ -247,11 +247,11 @@ class ToySampler:
         self.n_sampled = 0
         self.closed = False
 
-    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
+    def sample(self, row: int, among: Among | None = None) -> Token:
         self.n_sampled += 1
         logits = self._backend.logits(row).copy()
         if among is not None:
-            logits[np.setdiff1d(np.arange(len(logits)), among)] = -np.inf
+            logits[np.setdiff1d(np.arange(len(logits)), among.tokens)] = -np.inf
         logits[list(self._params.banned)] = -np.inf
         if self._params.greedy:
             return int(logits.argmax())

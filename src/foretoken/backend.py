@@ -41,10 +41,24 @@ class Snapshot:
     data: bytes | memoryview | NDArray[np.uint8]
 
 
+class Among(Protocol):
+    """The tokens that may be chosen; found out only as far as somebody asks."""
+
+    def allows(self, token: Token) -> bool: ...
+    def holds(self, tokens: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Which of these tokens may be chosen."""
+        ...
+
+    @property
+    def tokens(self) -> NDArray[np.intp]:
+        """All of them, in order."""
+        ...
+
+
 class Sampler(Protocol):
     """Chooses tokens; every call advances its state, so it is called once per emitted token."""
 
-    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
+    def sample(self, row: int, among: Among | None = None) -> Token:
         """The next token, out of the whole vocabulary or `among` these tokens."""
         ...
 

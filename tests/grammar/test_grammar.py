@@ -30,6 +30,7 @@ from foretoken.types import Constraint
 from tests.engine.harness import ADVERSARIES, Adversary, Answer, finish, make_loop
 from tests.grammar.asking import GREEDY, ask, both, keeping_to
 from tests.grammar.schemas import LONG_KEYS, random_schema
+from tests.only import Only
 
 SMALL = {
     "type": "object",
@@ -130,10 +131,28 @@ def test_drafts_are_cut_where_they_leave_the_grammar(compiler: Compiler, vocabul
 def test_an_answer_ends_where_its_grammar_does(compiler: Compiler, vocabulary: Vocabulary) -> None:
     grammar = small(compiler)
     for token in vocabulary.tokenize('{"a": 1}', add_special=False):
-        assert token in grammar.allowed()
+        assert token in grammar.allowed().tokens
         grammar.accept(token)
     assert grammar.complete
-    assert set(grammar.allowed()) == vocabulary.end_tokens
+    assert set(grammar.allowed().tokens) == vocabulary.end_tokens
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tokens_are_allowed_one_by_one_as_they_are_all_together(
+    compiler: Compiler, vocabulary: Vocabulary, seed: int
+) -> None:
+    rng = Random(seed)
+    grammar = compiler.compile(Constraint("json_schema", json.dumps(random_schema(rng))))
+    everything = np.arange(vocabulary.n_tokens)
+    for _ in range(30):
+        allowed = grammar.allowed()
+        few = {*rng.sample(range(vocabulary.n_tokens), 200), *rng.choices(allowed.tokens.tolist(), k=20)}
+        for token in few | vocabulary.end_tokens:
+            assert allowed.allows(token) == (token in allowed.tokens)
+        assert (everything[allowed.holds(everything)] == allowed.tokens).all()
+        if grammar.complete:
+            break
+        grammar.accept(rng.choice(allowed.tokens.tolist()))
 
 
 def test_no_step_is_spent_on_an_end_that_is_certain(tiny_path: Callable[..., Path]) -> None:
@@ -174,7 +193,7 @@ def test_thoughts(compiler: Compiler, vocabulary: Vocabulary, thought: str, text
     if good:
         for token in tokens:
             grammar.accept(token)
-        assert set(grammar.allowed()) == vocabulary.end_tokens
+        assert set(grammar.allowed().tokens) == vocabulary.end_tokens
 
 
 def test_a_grammar_that_proves_too_complex_ends_the_answer_with_the_reason(tiny_path: Callable[..., Path]) -> None:
@@ -251,7 +270,7 @@ def test_samplers_choose_among_what_is_allowed(params: SamplingParams, tiny_mode
         context.decode([Span(0, 0, [5, 6, 7], 1, 0)])
         everything = np.arange(context.n_vocab)
         free, bound = context.sampler(params, []), context.sampler(params, [])
-        assert [bound.sample(2, everything) for _ in range(8)] == [free.sample(2) for _ in range(8)]
+        assert [bound.sample(2, Only(everything)) for _ in range(8)] == [free.sample(2) for _ in range(8)]
         rng = np.random.default_rng(0)
         for size in (1, 2, 5, 300):
             allowed = np.sort(rng.choice(everything, size, replace=False))
@@ -259,7 +278,7 @@ def test_samplers_choose_among_what_is_allowed(params: SamplingParams, tiny_mode
                 params, banned=tuple(int(token) for token in allowed[:1]), logit_bias={int(allowed[-1]): 2.0}
             )
             for one in (context.sampler(params, []), context.sampler(banning, [])):
-                assert one.sample(2, allowed) in allowed
+                assert one.sample(2, Only(allowed)) in allowed
                 one.close()
         free.close()
         bound.close()

@@ -18,6 +18,7 @@ from foretoken.llama.rows import Rows
 from foretoken.llama.sampler import LlamaSampler
 from foretoken.types import SamplingParams
 from tests.conftest import TinyModel
+from tests.only import Only
 
 
 @given(
@@ -82,6 +83,7 @@ def test_numbers_that_are_none_leave_everything() -> None:
     ] == [768] * 2
 
 
+@pytest.mark.parametrize("share", [None, 0.99, 0.8, 0.1, 0.01])
 @pytest.mark.parametrize(
     "params",
     [
@@ -99,11 +101,13 @@ def test_numbers_that_are_none_leave_everything() -> None:
     ],
 )
 def test_same_choices_as_from_the_whole_vocabulary(
-    tiny_model: TinyModel, params: SamplingParams, monkeypatch: pytest.MonkeyPatch
+    tiny_model: TinyModel, params: SamplingParams, share: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(few, "_COLUMNS", 64)
     model, rng = tiny_model("qwen35"), random.Random(0)
     n_vocab = model.vocabulary.n_tokens
+    # What a grammar allows of the vocabulary, row by row.
+    among = [share and Only(rng.sample(range(n_vocab), int(share * n_vocab))) for _ in range(60)]
     with Context(model, ContextConfig(n_ctx=512, n_threads=1, n_outputs=64)) as context:
         context.decode([Span(0, 0, [rng.randrange(n_vocab) for _ in range(60)], 60, 0)])
 
@@ -111,7 +115,7 @@ def test_same_choices_as_from_the_whole_vocabulary(
             sampler = LlamaSampler(context.pointer, context._rows, model.vocabulary, 512, params, list(range(20)))
             assert (sampler._n_best is None) == whole
             try:
-                return [sampler.sample(row) for row in range(60)]
+                return [sampler.sample(row, among[row] or None) for row in range(60)]
             finally:
                 sampler.close()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
-from foretoken.backend import Sampler
+from foretoken.backend import Among, Sampler
 from foretoken.errors import GrammarError
 from foretoken.types import Token
 
@@ -21,14 +23,9 @@ class Grammar:
         """The same place in the same grammar, for another answer."""
         return Grammar(self._matcher.deep_copy())
 
-    def allowed(self) -> NDArray[np.intp]:
-        """Every token that may come next, in order; at the end of the grammar those that end the answer."""
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        self._check()
-        found = np.flatnonzero(np.unpackbits(bits, bitorder="little").view(np.bool_))
-        if not len(found):
-            raise GrammarError("the grammar allows no token here, not even the end")
-        return found
+    def allowed(self) -> Allowed:
+        """The tokens that may come next; to be asked before the next one is accepted."""
+        return Allowed(self._matcher)
 
     @property
     def complete(self) -> bool:
@@ -37,7 +34,7 @@ class Grammar:
 
     def accept(self, token: Token) -> None:
         self._matcher.consume_token(token)
-        self._check()
+        _check(self._matcher)
 
     def forced(self) -> list[Token]:
         """The tokens that must come next whatever the model wants; none where it has a choice."""
@@ -47,9 +44,38 @@ class Grammar:
         """How many of these tokens could come next."""
         return self._matcher.validate_tokens(tokens)
 
-    def _check(self) -> None:
-        if self._matcher.is_error():
-            raise GrammarError(self._matcher.get_error().split("\n<", 1)[0])
+
+class Allowed:
+    """The tokens that may come next; at the end of a grammar those that end the answer.
+
+    Inside a text that is nearly the whole vocabulary: to list it takes ten times as long as to look at some. Asking the
+    matcher about one would not do: where a text is forced it accepts other ways to spell it than the one in its bits.
+    """
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    def allows(self, token: Token) -> bool:
+        return bool(self._bits[token >> 3] >> (token & 7) & 1)
+
+    def holds(self, tokens: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Which of these tokens are among them."""
+        found: NDArray[np.bool_] = (self._bits[tokens >> 3] >> (tokens & 7) & 1).astype(np.bool_)
+        return found
+
+    @cached_property
+    def tokens(self) -> NDArray[np.intp]:
+        """All of them, in order."""
+        found = np.flatnonzero(np.unpackbits(self._bits, bitorder="little").view(np.bool_))
+        if not len(found):
+            raise GrammarError("the grammar allows no token here, not even the end")
+        return found
+
+    @cached_property
+    def _bits(self) -> NDArray[np.uint8]:
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        _check(self._matcher)
+        return bits
 
 
 class GrammarSampler:
@@ -59,14 +85,20 @@ class GrammarSampler:
         self._sampler = sampler
         self._grammar = grammar
 
-    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
-        allowed = self._grammar.allowed()
-        token = self._sampler.sample(row, allowed if among is None else np.intersect1d(allowed, among))
+    def sample(self, row: int, among: Among | None = None) -> Token:
+        if among is not None:
+            raise ValueError("an answer keeps to one grammar")
+        token = self._sampler.sample(row, self._grammar.allowed())
         self._grammar.accept(token)
         return token
 
     def close(self) -> None:
         self._sampler.close()
+
+
+def _check(matcher: LLMatcher) -> None:
+    if matcher.is_error():
+        raise GrammarError(matcher.get_error().split("\n<", 1)[0])
 
 
 def within(grammar: Grammar | None, sampler: Sampler) -> Sampler:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from foretoken.backend import Among
 from foretoken.llama.rows import Rows
 from foretoken.types import SamplingParams, Token
 
@@ -23,9 +24,13 @@ class GreedySampler:
         """Whether nothing but biases comes before the choice."""
         return params.greedy and not (params.dry_multiplier or params.penalises or params.infill)
 
-    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
-        if among is not None:
-            return self._best_of(self._rows.logits(row), among)
+    def sample(self, row: int, among: Among | None = None) -> Token:
+        best = self._best(row)
+        if among is None or among.allows(best):
+            return best
+        return self._best_of(self._rows.logits(row), among.tokens)
+
+    def _best(self, row: int) -> Token:
         if not len(self._biased):
             return self._rows.best(row)
         logits = self._rows.logits(row)

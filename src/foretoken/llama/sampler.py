@@ -11,6 +11,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from foretoken.backend import Among
 from foretoken.llama.contenders import Contenders, worth_it
 from foretoken.llama.rows import Rows
 from foretoken.llama.vocabulary import Vocabulary
@@ -39,6 +40,9 @@ class LlamaSampler:
         self._biased = frozenset(params.biases)
         self._penalised: deque[Token] = deque(maxlen=_window(params.repeat_last_n, n_ctx) if params.penalises else 0)
         self._n_best = self._n_looked_at(params, vocabulary.n_tokens)
+        twice = 2 * (self._n_best or 0)
+        self._n_within = twice if worth_it(vocabulary.n_tokens, twice) else self._n_best
+        """Likewise where a grammar may forbid some of them."""
         self._chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
         for link in _links(params, vocabulary, n_ctx):
             llama_cpp.llama_sampler_chain_add(self._chain, link)
@@ -52,12 +56,18 @@ class LlamaSampler:
         n = params.n_best_untouched + len(self._biased) + (self._penalised.maxlen or 0)
         return n if worth_it(n_vocab, n) else None
 
-    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
-        if among is not None:
-            return self._choose(among, self._rows.logits(row).take(among))
-        if self._n_best is not None:
-            return self._choose(*self._candidates(row, self._n_best))
-        return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
+    def sample(self, row: int, among: Among | None = None) -> Token:
+        if self._n_best is not None and self._n_within is not None:
+            tokens, logits = self._candidates(row, self._n_best if among is None else self._n_within)
+            if among is None:
+                return self._choose(tokens, logits)
+            # With as many of the best as are looked at, whoever else is allowed makes no difference.
+            allowed = among.holds(tokens)
+            if np.count_nonzero(allowed) >= self._n_best:
+                return self._choose(tokens[allowed], logits[allowed])
+        if among is None:
+            return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
+        return self._choose(among.tokens, self._rows.logits(row).take(among.tokens))
 
     def _candidates(self, row: int, n: int) -> Contenders:
         """The best tokens, and those that biases and penalties may make the best, or no longer that."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-from numpy.typing import NDArray
-
-from foretoken.backend import Sampler
+from foretoken.backend import Among, Sampler
 from foretoken.engine.engine import Engine
 from foretoken.engine.loop import Loop
 from foretoken.types import SamplingParams, Token
@@ -23,7 +20,7 @@ class ScriptedSampler:
         self._model = model
         self._script = iter(script)
 
-    def sample(self, row: int, among: NDArray[np.intp] | None = None) -> Token:
+    def sample(self, row: int, among: Among | None = None) -> Token:
         choice = self._model.sample(row, among)
         return next(self._script, choice)
 
