@@ -16,6 +16,8 @@ class Only:
     def __init__(self, tokens: Iterable[Token]) -> None:
         self.tokens: NDArray[np.intp] = np.sort(np.array(list(tokens), np.intp))
 
+        self.n_most = len(self.tokens)
+
     def allows(self, token: Token) -> bool:
         return token in self.tokens
 

@@ -50,6 +50,11 @@ class Among(Protocol):
         ...
 
     @property
+    def n_most(self) -> int:
+        """There are no more of them than these; that is known before how many there are."""
+        ...
+
+    @property
     def tokens(self) -> NDArray[np.intp]:
         """All of them, in order."""
         ...

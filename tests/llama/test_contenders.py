@@ -104,6 +104,7 @@ def test_same_choices_as_from_the_whole_vocabulary(
     tiny_model: TinyModel, params: SamplingParams, share: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(few, "_COLUMNS", 64)
+    monkeypatch.setattr(chains, "_SHORT", 20)
     model, rng = tiny_model("qwen35"), random.Random(0)
     n_vocab = model.vocabulary.n_tokens
     # What a grammar allows of the vocabulary, row by row.

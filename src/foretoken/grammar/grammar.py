@@ -63,12 +63,19 @@ class Allowed:
         found: NDArray[np.bool_] = (self._bits[tokens >> 3] >> (tokens & 7) & 1).astype(np.bool_)
         return found
 
+    @property
+    def n_most(self) -> int:
+        """There are no more of them than these."""
+        return 8 * int(np.count_nonzero(self._bits))
+
     @cached_property
     def tokens(self) -> NDArray[np.intp]:
         """All of them, in order."""
-        found = np.flatnonzero(np.unpackbits(self._bits, bitorder="little").view(np.bool_))
-        if not len(found):
+        bytewise = np.flatnonzero(self._bits)
+        inside = np.flatnonzero(np.unpackbits(self._bits[bytewise], bitorder="little").view(np.bool_))
+        if not len(inside):
             raise GrammarError("the grammar allows no token here, not even the end")
+        found: NDArray[np.intp] = bytewise[inside >> 3] * 8 + (inside & 7)
         return found
 
     @cached_property

@@ -20,6 +20,8 @@ from foretoken.types import SamplingParams, Token
 _MIN_KEEP = 0
 _MIROSTAT_M = 100
 _INFILL_CANDIDATES = 128
+_SHORT = 4096
+"""So many tokens are put together and looked through as fast as the best few of a large vocabulary are found."""
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
@@ -40,8 +42,8 @@ class LlamaSampler:
         self._biased = frozenset(params.biases)
         self._penalised: deque[Token] = deque(maxlen=_window(params.repeat_last_n, n_ctx) if params.penalises else 0)
         self._n_best = self._n_looked_at(params, vocabulary.n_tokens)
-        twice = 2 * (self._n_best or 0)
-        self._n_within = twice if worth_it(vocabulary.n_tokens, twice) else self._n_best
+        n_best = self._n_best or 0
+        self._n_within = 2 * n_best if worth_it(vocabulary.n_tokens, 2 * n_best) else n_best
         """Likewise where a grammar may forbid some of them."""
         self._chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
         for link in _links(params, vocabulary, n_ctx):
@@ -57,17 +59,21 @@ class LlamaSampler:
         return n if worth_it(n_vocab, n) else None
 
     def sample(self, row: int, among: Among | None = None) -> Token:
-        if self._n_best is not None and self._n_within is not None:
-            tokens, logits = self._candidates(row, self._n_best if among is None else self._n_within)
-            if among is None:
-                return self._choose(tokens, logits)
-            # With as many of the best as are looked at, whoever else is allowed makes no difference.
+        if among is not None:
+            return self._choose(*self._within(row, among))
+        if self._n_best is not None:
+            return self._choose(*self._candidates(row, self._n_best))
+        return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
+
+    def _within(self, row: int, among: Among) -> Contenders:
+        """What may be chosen: all of it, or no more than can be, where that is less."""
+        if self._n_best is not None and among.n_most > _SHORT:
+            tokens, logits = self._candidates(row, self._n_within)
             allowed = among.holds(tokens)
+            # With as many of the best as are looked at, whoever else is allowed makes no difference.
             if np.count_nonzero(allowed) >= self._n_best:
-                return self._choose(tokens[allowed], logits[allowed])
-        if among is None:
-            return int(llama_cpp.llama_sampler_sample(self._chain, self._context, row))
-        return self._choose(among.tokens, self._rows.logits(row).take(among.tokens))
+                return tokens[allowed], logits[allowed]
+        return among.tokens, self._rows.logits(row).take(among.tokens)
 
     def _candidates(self, row: int, n: int) -> Contenders:
         """The best tokens, and those that biases and penalties may make the best, or no longer that."""
