@@ -223,12 +223,15 @@ def _texts(
         return [_first(one, n_requests) for one in played]
     said = recordings.load()
     texts = [recordings.tokenised(engine, said, one, options.n_predict) for one in chosen]
-    return [_first(_warmed(text, options.temperature), n_requests) for text in texts]
+    return [_first(_sampled(text, options.temperature, options.presence_penalty), n_requests) for text in texts]
 
 
-def _warmed(recording: Recording, temperature: float) -> Recording:
-    """The same answers, of which each token is chosen as at this temperature before the recorded one is said."""
-    cases = tuple(replace(case, sampling=replace(case.sampling, temperature=temperature)) for case in recording.cases)
+def _sampled(recording: Recording, temperature: float, penalty: float) -> Recording:
+    """The same answers, of which each token is chosen with these settings before the recorded one is said."""
+    cases = tuple(
+        replace(case, sampling=replace(case.sampling, temperature=temperature, presence_penalty=penalty))
+        for case in recording.cases
+    )
     return replace(recording, cases=cases)
 
 
@@ -289,6 +292,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--n-predict", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--temperature", type=float, default=0.0, help="what choosing a token costs depends on it")
+    parser.add_argument("--presence-penalty", type=float, default=0.0, help="likewise")
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--longest", type=int, default=16384, help="context of t(width) at most")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no part that would end later")
