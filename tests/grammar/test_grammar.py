@@ -27,10 +27,10 @@ from foretoken.speculation.base import Draft, DraftAsk
 from foretoken.speculation.drafters.grammar import GrammarDrafter
 from foretoken.speculation.guard import Guard
 from foretoken.types import Constraint
+from tests.allowed_tokens import Only
 from tests.engine.harness import ADVERSARIES, Adversary, Answer, finish, make_loop
 from tests.grammar.asking import GREEDY, ask, both, keeping_to
 from tests.grammar.schemas import LONG_KEYS, random_schema
-from tests.only import Only
 
 SMALL = {
     "type": "object",

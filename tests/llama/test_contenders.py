@@ -17,8 +17,8 @@ from foretoken.llama.context import Context
 from foretoken.llama.rows import Rows
 from foretoken.llama.sampler import LlamaSampler
 from foretoken.types import SamplingParams
+from tests.allowed_tokens import Only
 from tests.conftest import TinyModel
-from tests.only import Only
 
 
 @given(

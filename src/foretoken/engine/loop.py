@@ -210,7 +210,7 @@ class Loop:
                 self._finish(slot, "length")
             return
         if session.prefilling:
-            session.begin_answering()
+            session.answering = time.perf_counter()
         n_said, n_accepted, reason = self._commit(part)
         n_drafted = len(part.draft.tokens)
         session.n_drafted += n_drafted

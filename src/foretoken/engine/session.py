@@ -47,8 +47,6 @@ class Session:
     scored: list[TokenInfo] = field(default_factory=list)
     """The prompt's tokens with their probabilities, as far as they are known."""
     admitted: float | None = None
-    prefilling: bool = True
-    """Whether the prompt is still being read."""
     answering: float | None = None
     """When the prompt had been read."""
     stepped: float | None = None
@@ -56,6 +54,11 @@ class Session:
 
     def __post_init__(self) -> None:
         self.text = TextStream(self.request.stop)
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether the prompt is still being read."""
+        return self.answering is None
 
     @property
     def scoring(self) -> bool:
@@ -97,11 +100,6 @@ class Session:
             return "cancelled"
         limit = self.request.time_limit
         return "time" if limit is not None and time.perf_counter() - self.submitted > limit else None
-
-    def begin_answering(self) -> None:
-        """The prompt has been read."""
-        self.prefilling = False
-        self.answering = time.perf_counter()
 
     def deliver(self, infos: list[TokenInfo], text: str, step: Step | None = None) -> None:
         if infos or text:

@@ -26,6 +26,8 @@ def contenders(logits: NDArray[np.float32], k: int) -> Contenders:
     The logits laid out in columns: the best of each column are as many tokens, so the k-th best of those is no better
     than the k-th best of all.
     """
+    if not worth_it(len(logits), k):
+        return _best(np.arange(len(logits)), logits, k)
     n_whole = len(logits) - len(logits) % _COLUMNS
     tops = logits[:n_whole].reshape(-1, _COLUMNS).max(axis=0)
     floor = np.partition(tops, _COLUMNS - k)[_COLUMNS - k]
