@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +17,7 @@ Part = Literal["cells", "state"]
 """Of what a sequence holds: its attention cells, or its recurrent state."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """Consecutive tokens of one sequence inside a batch; the last `n_outputs` rows get logits."""
 
     seq: SeqId

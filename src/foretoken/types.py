@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Literal
+
+import msgspec
 
 Token = int
 SeqId = int
@@ -18,8 +19,7 @@ MODEL = "model"
 """The origin of a token that no drafter guessed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
+class SamplingParams(msgspec.Struct, frozen=True):
     """How the next token is chosen; names, order and neutral values are llama.cpp's."""
 
     temperature: float = 0.8
@@ -47,7 +47,7 @@ class SamplingParams:
     infill: bool = False
     """Only likely tokens, and an early end where no token is: for filling in, as editors ask for it."""
     seed: int | None = None
-    logit_bias: Mapping[Token, float] = field(default_factory=dict)
+    logit_bias: Mapping[Token, float] = msgspec.field(default_factory=dict)
     banned: tuple[Token, ...] = ()
 
     @property
@@ -81,8 +81,7 @@ class SamplingParams:
         return {**self.logit_bias, **dict.fromkeys(self.banned, -math.inf)}
 
 
-@dataclass(frozen=True, slots=True)
-class SpeculationParams:
+class SpeculationParams(msgspec.Struct, frozen=True):
     """What one request may say about drafting; None leaves it to the engine."""
 
     drafters: tuple[str, ...] | None = None
@@ -99,8 +98,7 @@ class SpeculationParams:
 OFF = SpeculationParams(drafters=())
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(msgspec.Struct, frozen=True):
     """What an answer may look like: a grammar that every token must keep to, until the grammar lets the answer end."""
 
     kind: Literal["json_schema", "gbnf", "regex", "lark"]
@@ -115,12 +113,11 @@ class Constraint:
 ANY_OBJECT = Constraint("json_schema", '{"type":"object"}')
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One thing asked of the engine: a prompt (text or tokens) and how to continue it."""
 
     prompt: str | bytes | Sequence[Token]
-    sampling: SamplingParams = field(default_factory=SamplingParams)
+    sampling: SamplingParams = msgspec.field(default_factory=SamplingParams)
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     n: int = 1
@@ -136,7 +133,7 @@ class Request:
     """When the context is full, forget the older half instead of stopping (attention-only models)."""
     n_keep: int = 0
     """Tokens at the start of the prompt that a context shift never forgets."""
-    speculation: SpeculationParams = field(default_factory=SpeculationParams)
+    speculation: SpeculationParams = msgspec.field(default_factory=SpeculationParams)
     constraint: Constraint | None = None
     shown: tuple[Token, ...] = ()
     """Control tokens that are part of this answer's text; the others are invisible."""
@@ -144,11 +141,10 @@ class Request:
     """Whether the client wants to be told how every step went."""
     owner: str = ""
     """Whose request this is: nothing learnt or kept for one owner serves another."""
-    id: str = field(default_factory=lambda: token_hex(6))
+    id: str = msgspec.field(default_factory=lambda: token_hex(6))
 
 
-@dataclass(frozen=True, slots=True)
-class TokenInfo:
+class TokenInfo(msgspec.Struct, frozen=True):
     """One emitted token: its bytes, who guessed it, and its probability if that was asked for."""
 
     id: Token
@@ -158,8 +154,7 @@ class TokenInfo:
     top: tuple[tuple[Token, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One step of the engine as one answer lived it."""
 
     width: int
@@ -173,8 +168,7 @@ class Step:
     drafter: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DrafterUsage:
+class DrafterUsage(msgspec.Struct, frozen=True):
     """What one drafter did for one answer.
 
     offered = verified + unverified, verified = accepted + rejected.
@@ -199,8 +193,7 @@ class DrafterUsage:
     accept_ms: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """What one answer cost, in tokens and milliseconds."""
 
     prompt_tokens: int = 0
@@ -217,11 +210,10 @@ class Usage:
     generation_ms: float = 0.0
     saved_ms: float | None = None
     """What speculation saved against plain steps of the same run; negative is lost, None is not known."""
-    drafters: Mapping[str, DrafterUsage] = field(default_factory=dict)
+    drafters: Mapping[str, DrafterUsage] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """Text that is final, with the tokens decided in the same step."""
 
     choice: int
@@ -231,8 +223,7 @@ class Chunk:
     """None for text that was only held back until the answer's end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """The end of one choice: why, at what cost, and for errors what went wrong."""
 
     choice: int

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from foretoken import Chunk, Engine, Finish, Request, SamplingParams
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from foretoken.backend import Span
 from foretoken.engine.logprobs import logprobs
@@ -29,7 +30,7 @@ SEEDED = SamplingParams(temperature=0.9, top_k=20, min_p=0, repeat_penalty=1.1, 
 def loop_over(
     model: Model, kind: type[Memory], n_slots: int, drafters: list[Adversary], **settings: object
 ) -> Iterator[Loop]:
-    config = replace(config_for(kind, n_slots), n_outputs=128, **settings)
+    config = dataclasses.replace(config_for(kind, n_slots), n_outputs=128, **settings)
     with Context(model, config) as context:
         yield make_loop(context, kind(context), model.vocabulary, drafters)
 

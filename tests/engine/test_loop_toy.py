@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from foretoken.engine.loop import Loop
 from foretoken.memory import KINDS, Memory, Ring, Trim

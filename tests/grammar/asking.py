@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from foretoken import Chunk, Engine, Finish, Request, SamplingParams
 from foretoken.types import OFF, Constraint, Token, Usage

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from foretoken import Engine, Request, SamplingParams
 from foretoken.backend import Span
@@ -93,7 +94,7 @@ def test_no_drafter_can_break_a_grammar(kind: str, tiny_model: Callable[..., Mod
 
     def answers(drafters: list[object]) -> list[Answer]:
         config = ContextConfig(n_ctx=512, n_sequences=2, n_threads=1, kv_type_k="q8_0", kv_type_v="q8_0")
-        with Context(model, replace(config, flash_attention="on")) as context:
+        with Context(model, dataclasses.replace(config, flash_attention="on")) as context:
             loop = make_loop(context, KINDS["checkpoint"](context), vocabulary, drafters)  # type: ignore[arg-type]
             found = []
             for seed in range(6):

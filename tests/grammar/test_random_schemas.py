@@ -9,12 +9,12 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from foretoken import Engine, SamplingParams
 from foretoken.config import SpeculationConfig

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from foretoken import Chunk, Engine, Finish, Request, SamplingParams
 from foretoken.chat import ChatTemplate

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import fields
 from pathlib import Path
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.errors import InvalidRequest, QueueFull
@@ -46,7 +46,7 @@ def test_messages_survive_the_pipe() -> None:
     data = b"".join(map(messages.pack, [*orders, *reports]))
     frames = Frames()
     found = [frame for at in range(0, len(data), 7) for frame in frames.feed(data[at : at + 7])]
-    values = {field.name: getattr(request, field.name) for field in fields(request)}
+    values = asdict(request)
     orders[1] = messages.Submit(TokenRequest(**{**values, "prompt": (1, 2, 3)}), 0.25)
     assert [messages.read_order(frame) for frame in found[:3]] == orders
     assert [messages.read_report(frame) for frame in found[3:]] == reports

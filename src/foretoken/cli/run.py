@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import typer
+from msgspec.structs import replace
 
 from foretoken.chat import ChatTemplate
 from foretoken.cli import options
@@ -79,7 +80,7 @@ def _answer_once(
     engine: Engine, template: Request, prompt: str | None, system: str | None, chat: bool, as_json: bool, color: bool
 ) -> None:
     text = sys.stdin.read() if prompt in (None, "-") else prompt
-    request = dataclasses.replace(template, prompt=text or "")
+    request = replace(template, prompt=text or "")
     if chat or system:
         request = _asked(template, _template(engine), [*_system(system), {"role": "user", "content": text or ""}])
     answer, finish = _stream(engine, request, quiet=as_json, color=color)
@@ -108,8 +109,8 @@ def _asked(template: Request, chat: ChatTemplate, messages: list[dict[str, str]]
     prompt = chat.render(messages)
     constraint = template.constraint
     if constraint is not None:
-        constraint = dataclasses.replace(constraint, thought=chat.thought_before(prompt))
-    return dataclasses.replace(template, prompt=prompt, constraint=constraint)
+        constraint = replace(constraint, thought=chat.thought_before(prompt))
+    return replace(template, prompt=prompt, constraint=constraint)
 
 
 def _constraint(
@@ -191,7 +192,7 @@ def _pace(ms: float, n: int) -> str:
 
 def _as_json(answer: str, finish: Finish) -> dict[str, Any]:
     return {"text": answer, "finish_reason": finish.reason, "stop": finish.stop, "error": finish.error,
-            "usage": dataclasses.asdict(finish.usage)}  # fmt: skip
+            "usage": msgspec.to_builtins(finish.usage)}  # fmt: skip
 
 
 def _template(engine: Engine) -> ChatTemplate:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import json
@@ -112,12 +111,8 @@ def server_settings(given: Mapping[str, Any]) -> ServerSettings:
 
 def _default(name: str) -> Any:
     """The value that the settings themselves have; collections are left out on a command line instead."""
-    for kind in (ServerSettings, SamplingParams):
-        for field in dataclasses.fields(kind):
-            if field.name == name:
-                plain = field.default is not dataclasses.MISSING and not isinstance(field.default, tuple)
-                return field.default if plain else None
-    return None
+    value = next((getattr(one, name) for one in (ServerSettings(), SamplingParams()) if hasattr(one, name)), None)
+    return value if isinstance(value, str | int | float) else None
 
 
 def _as_it_is(value: Any) -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from foretoken.aside import Aside
 from foretoken.backend import Backend, Span

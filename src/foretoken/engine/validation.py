@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from operator import attrgetter
 
 from foretoken.errors import InvalidRequest, PromptTooLong
@@ -13,7 +12,7 @@ from foretoken.types import Request, SamplingParams, Token
 MAX_LOGPROBS = 100
 MAX_CHOICES = 128
 
-_NAMES = tuple(field.name for field in fields(SamplingParams))
+_NAMES = SamplingParams.__struct_fields__
 _VALUES = attrgetter(*_NAMES)
 
 

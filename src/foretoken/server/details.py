@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.types import Chunk, Step, TokenInfo

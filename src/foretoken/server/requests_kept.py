@@ -6,7 +6,9 @@ import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from foretoken.server.record import Record
 from foretoken.server.shapes import Choice

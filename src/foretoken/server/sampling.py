@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from foretoken.errors import InvalidRequest
 from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.fields import GenerationFields, SpeculativeFields
 from foretoken.types import SamplingParams, SpeculationParams, Token
 
-_PLAIN = {field.name for field in fields(SamplingParams)} - {
+_PLAIN = {*SamplingParams.__struct_fields__} - {
     "seed",
     "logit_bias",
     "banned",

@@ -6,9 +6,10 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from msgspec.structs import replace
 
 from foretoken.chat import ChatTemplate
 from foretoken.engine.validation import prompt_tokens as validated

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from foretoken.backend import Span
 from foretoken.types import SeqId, Token
@@ -22,8 +23,7 @@ class Grammar(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DraftAsk:
+class DraftAsk(msgspec.Struct, frozen=True):
     """Asks for a guess at what follows `tokens`.
 
     `tokens` is the live sequence, prompt and answer so far: read it, do not change or keep it.
@@ -43,8 +43,7 @@ class DraftAsk:
     """What the answer must keep to, if anything; drafts are cut where they would leave it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """A guess: tokens, and for each the drafter's own estimate that it will be right given all before it."""
 
     tokens: tuple[Token, ...] = ()
@@ -62,8 +61,7 @@ class Draft:
 NO_DRAFT = Draft()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What the model said to a draft: the tokens it emitted, the first `n_accepted` of them as drafted."""
 
     draft: Draft

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from foretoken.backend import Span
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Drafter, Hindsighted, Reader, Verdict

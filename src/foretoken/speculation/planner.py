@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 from typing import Protocol
+
+import msgspec
 
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.ledger import Balance
 from foretoken.types import SeqId
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True):
     """What is on the table for one slot."""
 
     ask: DraftAsk
     offers: Sequence[Draft]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What a step was and took, once it is over."""
 
     rows: Mapping[SeqId, int]
@@ -33,7 +33,7 @@ class Step:
     verdicts: Mapping[SeqId, Verdict]
     offers: Mapping[SeqId, Sequence[Draft]]
     """All that was offered for the step, verified or not."""
-    drafting: Mapping[SeqId, Mapping[str, float]] = field(default_factory=dict)
+    drafting: Mapping[SeqId, Mapping[str, float]] = msgspec.field(default_factory=dict)
     """Milliseconds that each drafter took for each slot, planning included; they are part of `ms`."""
     asked: Container[SeqId] = ()
     """The slots that were found worth asking for."""
@@ -57,13 +57,12 @@ class Step:
         return 0.0 if self.computing_ms is None else max(0.0, self.decode_ms - self.computing_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(msgspec.Struct, frozen=True):
     """What a planner has learnt so far, for whoever watches; empty where it learns nothing."""
 
-    balances: Mapping[str, Balance] = field(default_factory=dict)
+    balances: Mapping[str, Balance] = msgspec.field(default_factory=dict)
     """What each drafter saved and lost since the start."""
-    curve: Mapping[int, float] = field(default_factory=dict)
+    curve: Mapping[int, float] = msgspec.field(default_factory=dict)
     """Milliseconds that a step is expected to take, by width."""
 
 

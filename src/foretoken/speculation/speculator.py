@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from foretoken.aside import AT_ONCE, Aside
 from foretoken.backend import Span

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -118,8 +117,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     """What an earlier engine with these settings found out about its steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRequest(Request):
+class TokenRequest(Request, frozen=True):
     """A request whose prompt is tokens already: text never reaches the worker."""
 
     prompt: tuple[Token, ...]

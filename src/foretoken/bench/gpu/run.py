@@ -14,6 +14,8 @@ from multiprocessing import Process
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace as change
+
 from foretoken import machine
 from foretoken.bench import shapes
 from foretoken.bench.compare import Recording, compare, record, recorded_answers
@@ -229,7 +231,7 @@ def _texts(
 def _sampled(recording: Recording, temperature: float, penalty: float) -> Recording:
     """The same answers, of which each token is chosen with these settings before the recorded one is said."""
     cases = tuple(
-        replace(case, sampling=replace(case.sampling, temperature=temperature, presence_penalty=penalty))
+        replace(case, sampling=change(case.sampling, temperature=temperature, presence_penalty=penalty))
         for case in recording.cases
     )
     return replace(recording, cases=cases)
