@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foretoken.speculation.drafters.resume import Hunch, likeliest
+from foretoken.speculation.drafters.run_index import RunIndex
 from foretoken.speculation.drafters.source_index import SourceIndex
 from foretoken.speculation.drafters.substitutions import Rule, Substitutions
 from foretoken.types import Token
@@ -17,9 +18,9 @@ _TAKEN = 0.3
 
 
 class Alignment:
-    """Follows an answer through `tokens[:n_source]`: `place` is what it would copy next, None when lost."""
+    """Follows an answer through the text it may copy: `place` is what it would copy next, None when lost."""
 
-    def __init__(self, source: Sequence[Token]) -> None:
+    def __init__(self, source: RunIndex) -> None:
         self.index = SourceIndex(source)
         self.n_source = len(source)
         self.rules = Substitutions()

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foretoken.speculation.drafters.alignment import Alignment
+from foretoken.speculation.drafters.run_index import Shelf
+from foretoken.speculation.drafters.source_index import SIZES
 from foretoken.speculation.drafters.text import Guess, Reading, TextDrafter
 from foretoken.types import Token
 
@@ -26,13 +28,14 @@ class CopyDrafter(TextDrafter[_Reading]):
             raise ValueError("n_max must be at least 1 and p_min between 0 and 1")
         self.n_max = n_max
         self.p_min = p_min
+        self._sources = Shelf(SIZES)
 
     def _open(self, owner: str | None, prompt: Sequence[Token]) -> _Reading:
         return _Reading(owner)
 
     def _read(self, reading: _Reading, tokens: Sequence[Token]) -> None:
         if reading.alignment is None:
-            reading.alignment = Alignment(tokens[: reading.n_prompt])
+            reading.alignment = Alignment(self._sources.read(reading.owner, tokens[: reading.n_prompt]))
         reading.alignment.advance(tokens, max(reading.n_read, reading.n_prompt))
 
     def _guess(self, reading: _Reading, tokens: Sequence[Token], n_max: int) -> Guess | None:

@@ -72,7 +72,7 @@ def _evidence(index: SourceIndex, tokens: Sequence[Token], tail: Sequence[Token]
         if match >= place or tokens[place - 1 - match] != token:
             break
         # Neighbours are not independent: each further token says less than its rarity.
-        weight += index.weights[token] * (0.6 if match else 1.0)
+        weight += index.weight(token) * (0.6 if match else 1.0)
         match += 1
     return match, weight
 

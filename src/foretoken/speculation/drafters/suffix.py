@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from foretoken.speculation.drafters.owners import Owners
+from foretoken.speculation.drafters.run_index import RunIndex, Shelf
 from foretoken.speculation.drafters.text import Guess, Reading, TextDrafter, follow, gram_hashes
 from foretoken.types import Token
 
 ANCHORS = (16, 6, 3)
 """Lengths at which the ends of earlier text are indexed; a match is found at the longest that has one."""
 _STEPS = (4, 5, 8, 12, 20, 24, 32, 48, 64)
+_LONG = 256
+"""Tokens of a prompt from which on sorting all of it at once takes less time than one by one."""
 _BORDER = -1
 """Stands between two answers in an owner's past."""
 
@@ -24,37 +28,53 @@ _BORDER = -1
 class SuffixIndex:
     """Where each run of n tokens (n in `ANCHORS`) ended, the last place first."""
 
-    def __init__(self) -> None:
-        self.n_read = 0
+    def __init__(self, known: RunIndex | None = None) -> None:
+        """`known` is an index of the text's beginning."""
+        self._known = known
+        self._first = 0 if known is None else len(known) + 1
+        """The first place that is not known."""
+        self.n_read = self._first
         self._heads: tuple[dict[int, int], ...] = tuple({} for _ in ANCHORS)
         self._older = tuple(array("i") for _ in ANCHORS)
-        """For each position the previous one that ends the same run; 0 where there is none."""
+        """For each place from the first on the previous one that ends the same run; 0 where there is none."""
 
     def extend(self, tokens: Sequence[Token]) -> None:
         """Index `tokens` from where the last call stopped; the end itself has no follower yet and waits."""
         last = len(tokens)
         for n, heads, older in zip(ANCHORS, self._heads, self._older, strict=True):
             first = max(self.n_read, n)
-            older.extend([0] * (min(first, last) - len(older)))
+            older.extend([0] * (min(first, last) - self._first - len(older)))
             for at, key in enumerate(gram_hashes(tokens, n, first, last), first):
                 older.append(heads.get(key, 0))
                 heads[key] = at
-        self.n_read = last
+        self.n_read = max(self.n_read, last)
 
     def find(self, tail: Sequence[Token], text: Sequence[Token], n_max: int) -> list[tuple[int, int]]:
         """Up to `n_max` of the latest places in `text` that end like `tail`, as (length of match, place)."""
         for n, heads, older in zip(ANCHORS, self._heads, self._older, strict=True):
             if len(tail) < n:
                 continue
+            run = tail[-n:]
             places: list[tuple[int, int]] = []
-            at = heads.get(hash(tuple(tail[-n:])), 0)
-            while at and len(places) < n_max:
-                if text[at - n : at] == tail[-n:]:
+            for at in chain(self._latest(run, heads, older), self._known_ends(run, len(text))):
+                if text[at - n : at] == run:
                     places.append((_match_length(tail, text, at, n), at))
-                at = older[at]
+                    if len(places) == n_max:
+                        break
             if places:
                 return places
         return []
+
+    def _latest(self, run: Sequence[Token], heads: Mapping[int, int], older: Sequence[int]) -> Iterator[int]:
+        at = heads.get(hash(tuple(run)), 0)
+        while at:
+            yield at
+            at = older[at - self._first]
+
+    def _known_ends(self, run: Sequence[Token], end: int) -> Iterator[int]:
+        """Places in the known beginning, the last first; nothing follows the text's own end."""
+        if self._known is not None:
+            yield from (at for at in reversed(self._known.ends(run)) if at < end)
 
     def memory_bytes(self) -> int:
         """Roughly the bytes held."""
@@ -111,10 +131,12 @@ class SuffixDrafter(TextDrafter[_Reading]):
         self.max_places = max_places
         self.max_past = max_past
         self.past = Owners(Past, max_owners)
+        self._prompts = Shelf(ANCHORS)
 
     def _open(self, owner: str | None, prompt: Sequence[Token]) -> _Reading:
         lead = list(prompt[-_STEPS[-1] :])
-        return _Reading(owner, past=self.past.of(owner), answer=lead, n_lead=len(lead))
+        index = SuffixIndex(self._prompts.read(owner, prompt) if len(prompt) >= _LONG else None)
+        return _Reading(owner, past=self.past.of(owner), index=index, answer=lead, n_lead=len(lead))
 
     def _read(self, reading: _Reading, tokens: Sequence[Token]) -> None:
         reading.index.extend(tokens)
@@ -144,7 +166,8 @@ class SuffixDrafter(TextDrafter[_Reading]):
         """Roughly the bytes held for all sequences and owners."""
         indexes = [reading.index for reading in self._readings.values()]
         tokens = sum(8 * len(past.tokens) for past in self.past)
-        return tokens + sum(index.memory_bytes() for index in (*indexes, *(past.index for past in self.past)))
+        prompts = self._prompts.memory_bytes()
+        return prompts + tokens + sum(index.memory_bytes() for index in (*indexes, *(past.index for past in self.past)))
 
 
 def _elect(votes: dict[tuple[Token, ...], int], longest: int) -> Guess:
