@@ -70,6 +70,12 @@ def test_the_first_and_the_last_message_end_come_first() -> None:
     assert anchors(ends, 0, 605, 64, 512, 9) == [100, 300, 512, 600]
 
 
+@given(prompt=st.lists(st.integers(0, 5), max_size=40), n_times=st.integers(1, 60))
+def test_message_ends_are_found_in_prompts_of_any_length(prompt: list[int], n_times: int) -> None:
+    prompt = prompt * n_times
+    assert message_ends(prompt, frozenset({0, 3})) == [i + 1 for i, token in enumerate(prompt) if token in (0, 3)]
+
+
 def _entry(n_bytes: int) -> Entry:
     return Entry(Node(1, np.zeros(1, np.int32)), "state", n_bytes)
 

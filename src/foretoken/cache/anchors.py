@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from foretoken.ids import ids_of
 from foretoken.types import Token
+
+_SHORT = 512
+"""Tokens of a prompt up to which looking at each takes less time than an array of them."""
 
 
 def message_ends(prompt: Sequence[Token], end_tokens: frozenset[Token]) -> list[int]:
     """Positions right after the tokens with which this model's messages end."""
-    return [i + 1 for i, token in enumerate(prompt) if token in end_tokens]
+    if len(prompt) < _SHORT:
+        return [i + 1 for i, token in enumerate(prompt) if token in end_tokens]
+    found: list[int] = (np.flatnonzero(np.isin(ids_of(prompt), list(end_tokens))) + 1).tolist()
+    return found
 
 
 def anchors(ends: Iterable[int], start: int, length: int, gap: int, spacing: int, n_max: int) -> list[int]:

@@ -19,8 +19,9 @@ from typing import TextIO
 from foretoken.backend import Part
 from foretoken.cache import files
 from foretoken.cache.files import BrokenFile, Saved
-from foretoken.cache.tree import Entry, Tokens
+from foretoken.cache.tree import Entry
 from foretoken.errors import ConfigError
+from foretoken.ids import Ids
 
 log = logging.getLogger("foretoken.cache")
 
@@ -31,7 +32,7 @@ class Found:
 
     path: Path
     owner: str
-    tokens: Tokens
+    tokens: Ids
     part: Part
     n_bytes: int
     n_file_bytes: int
@@ -96,11 +97,11 @@ class Archive:
         with contextlib.suppress(OSError):
             self.foreign.append((path, path.stat().st_size))
 
-    def path_of(self, owner: str, tokens: Tokens, part: Part) -> Path:
+    def path_of(self, owner: str, tokens: Ids, part: Part) -> Path:
         name = hashlib.blake2b(tokens.tobytes(), key=owner.encode()[:64], person=part.encode(), digest_size=16)
         return self.folder / f"{self.fingerprint[:12]}-{name.hexdigest()}{files.SUFFIX}"
 
-    def write(self, entry: Entry, owner: str, tokens: Tokens, path: Path) -> None:
+    def write(self, entry: Entry, owner: str, tokens: Ids, path: Path) -> None:
         data = entry.data
         assert data is not None
         saved = Saved(self.fingerprint, owner, tokens, {entry.part: data})

@@ -7,8 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from foretoken.backend import Part
 from foretoken.cache.anchors import anchors
 from foretoken.cache.archive import Archive
@@ -19,10 +17,11 @@ from foretoken.cache.holdings import Holdings
 from foretoken.cache.telling import Telling
 from foretoken.cache.thrift import Thrift
 from foretoken.cache.tier import Newcomer
-from foretoken.cache.tree import Bytes, Entry, Match, Node, Tokens
+from foretoken.cache.tree import Bytes, Entry, Match, Node
 from foretoken.cache.visits import Visits
 from foretoken.config import CacheConfig
 from foretoken.errors import DecodeError
+from foretoken.ids import Ids, ids_of
 from foretoken.memory import Memory
 from foretoken.types import SeqId, Token
 
@@ -108,9 +107,9 @@ class StateCache:
 
     # Finding
 
-    def match(self, owner: str, text: Sequence[Token] | Tokens) -> Match:
+    def match(self, owner: str, text: Sequence[Token] | Ids) -> Match:
         """How a text runs through what is kept for its owner; nothing of anybody else's is looked at."""
-        return self._kept.forest.match(owner_key(owner), np.asarray(text, np.int32))
+        return self._kept.forest.match(owner_key(owner), ids_of(text))
 
     def best(self, match: Match, limit: int) -> Reuse:
         return self._finder.best(match, limit)
@@ -145,7 +144,7 @@ class StateCache:
         """A slot begins with a text, and this much of it was found."""
         if not self.on:
             return
-        before = self._visits.enter(owner_key(owner), np.asarray(text, np.int32))
+        before = self._visits.enter(owner_key(owner), ids_of(text))
         for tier in [self.host] + ([self.disk.tier] if self.disk else []):
             tier.visit = self._visits.number
         # A text that comes back and is gone: more take turns than there is room for. Whoever was used since its last
@@ -181,7 +180,7 @@ class StateCache:
     def pin(self, seq: SeqId, owner: str, text: Sequence[Token]) -> None:
         """A slot's own memory now holds this prefix, and nothing that it held before beyond it."""
         since = self._turn(seq).since
-        node = self._kept.node(owner_key(owner), np.asarray(text, np.int32), since) if self.on and text else None
+        node = self._kept.node(owner_key(owner), ids_of(text), since) if self.on and text else None
         if node is not None:
             self._kept.forest.pin(seq, node)
         else:
@@ -210,7 +209,7 @@ class StateCache:
         if not self.on or not self.backend.recurrent:
             return
         key = owner_key(owner)
-        node = self._kept.node(key, np.asarray(text, np.int32), self._turn(seq).since)
+        node = self._kept.node(key, ids_of(text), self._turn(seq).since)
         if node is None:
             return
         self._kept.forest.pin(seq, node)
@@ -230,7 +229,7 @@ class StateCache:
             return True
         if others_wait and not self.thrift.affordable:
             return False
-        tokens = np.asarray(text, np.int32)
+        tokens = ids_of(text)
         key = owner_key(owner)
         kept = self._finder.best(self.match(owner, tokens), len(tokens), without=seq, on_disk=True)
         gain = len(tokens) - kept.position
@@ -251,9 +250,9 @@ class StateCache:
         parts: list[tuple[Part, bool]] = [("state", self.backend.recurrent), ("cells", self.backend.attention)]
         return [part for part, there in parts if there]
 
-    def copy_out(self, seq: SeqId, text: Sequence[Token]) -> tuple[Tokens, dict[Part, Bytes]]:
+    def copy_out(self, seq: SeqId, text: Sequence[Token]) -> tuple[Ids, dict[Part, Bytes]]:
         """Everything a slot holds of this text, for somebody else to keep."""
-        return np.asarray(text, np.int32), {part: self.backend.export(seq, part) for part in self._parts}
+        return ids_of(text), {part: self.backend.export(seq, part) for part in self._parts}
 
     def _export(self, seq: SeqId, key: str, node: Node, part: Part, odds: float) -> bool:
         """Copy a part of a sequence to the host, if it may have the room; from there it goes to disk."""

@@ -14,8 +14,9 @@ from typing import BinaryIO
 import numpy as np
 
 from foretoken.backend import Part
-from foretoken.cache.tree import Bytes, Tokens
+from foretoken.cache.tree import Bytes
 from foretoken.errors import ForetokenError
+from foretoken.ids import Ids
 
 SUFFIX = ".state"
 _MAGIC = b"FORETOK1"
@@ -50,7 +51,7 @@ class Saved:
 
     fingerprint: str
     owner: str
-    tokens: Tokens
+    tokens: Ids
     parts: Mapping[Part, Bytes]
 
 
@@ -82,7 +83,7 @@ def write(path: Path, saved: Saved) -> int:
     return size
 
 
-def peek(path: Path) -> tuple[Header, Tokens, int]:
+def peek(path: Path) -> tuple[Header, Ids, int]:
     """The header, the tokens and the size of a file that is as long as it says; its checksum is not looked at."""
     with path.open("rb") as file:
         header = _header(file, hashlib.blake2b())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from foretoken.cache.tree import Match, Node, Tokens, Tree
+from foretoken.cache.tree import Match, Node, Tree
+from foretoken.ids import Ids
 from foretoken.types import SeqId
 
 _NOTHING = Tree()
@@ -26,10 +27,10 @@ class Forest:
     def n_token_bytes(self) -> int:
         return sum(tree.n_token_bytes for tree in self._trees.values())
 
-    def match(self, key: str, text: Tokens) -> Match:
+    def match(self, key: str, text: Ids) -> Match:
         return self._trees.get(key, _NOTHING).match(text)
 
-    def insert(self, key: str, text: Tokens) -> Node:
+    def insert(self, key: str, text: Ids) -> Node:
         return self._trees.setdefault(key, Tree()).insert(text)
 
     def prune(self, node: Node) -> None:

@@ -8,8 +8,9 @@ from foretoken.backend import Backend
 from foretoken.cache.disk import Disk
 from foretoken.cache.forest import Forest
 from foretoken.cache.tier import Newcomer, Tier
-from foretoken.cache.tree import Entry, Node, Tokens
+from foretoken.cache.tree import Entry, Node
 from foretoken.cache.worth import Worth
+from foretoken.ids import Ids
 
 _BESIDE = 20
 """One part in so many of the budget is left to what keeping takes beside the bytes kept: objects, holes in the heap."""
@@ -76,7 +77,7 @@ class Holdings:
             node.count_source(-1)
         self.forest.prune(node)
 
-    def node(self, key: str, text: Tokens, since: int | None) -> Node | None:
+    def node(self, key: str, text: Ids, since: int | None) -> Node | None:
         """The node of a prefix, made if there is room for its tokens."""
         n_new = len(text) - self.forest.match(key, text).depth
         if n_new and not self.make_room(Newcomer(n_new * text.itemsize, since=since)):

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretoken.backend import Part
+from foretoken.ids import Ids, n_shared
 from foretoken.types import SeqId, Token
 
-Tokens = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
 
@@ -36,7 +36,7 @@ class Node:
     """A prefix of some text; its parts serve every text that begins with it."""
 
     position: int
-    edge: Tokens
+    edge: Ids
     """The tokens between the parent and here."""
     parent: Node | None = None
     children: dict[Token, Node] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Node:
             node = node.parent
 
     @property
-    def tokens(self) -> Tokens:
+    def tokens(self) -> Ids:
         """The whole prefix."""
         return np.concatenate([node.edge for node in reversed(list(self.path))])
 
@@ -99,17 +99,17 @@ class Tree:
         self.root = Node(0, np.empty(0, np.int32))
         self.n_token_bytes = 0
 
-    def match(self, text: Tokens) -> Match:
+    def match(self, text: Ids) -> Match:
         node, nodes = self.root, [self.root]
         while node.position < len(text) and (child := node.children.get(int(text[node.position]))):
-            shared = _n_shared(child.edge, text[node.position :])
+            shared = n_shared(child.edge, text[node.position :])
             if shared < len(child.edge):
                 return Match(tuple(reversed(nodes)), node.position + shared, child)
             node = child
             nodes.append(node)
         return Match(tuple(reversed(nodes)), node.position, node)
 
-    def insert(self, text: Tokens) -> Node:
+    def insert(self, text: Ids) -> Node:
         """The node of a prefix, made if there is none."""
         match = self.match(text)
         node = match.nodes[0]
@@ -158,9 +158,3 @@ class Tree:
     @property
     def empty(self) -> bool:
         return not self.root.children
-
-
-def _n_shared(a: Tokens, b: Tokens) -> int:
-    n = min(len(a), len(b))
-    differing = np.flatnonzero(a[:n] != b[:n])
-    return int(differing[0]) if len(differing) else n

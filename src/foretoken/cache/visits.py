@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foretoken.cache.tree import Tokens
+from foretoken.ids import Ids
 
 _MOST = 512
 """Texts that are remembered."""
@@ -30,7 +30,7 @@ class Visits:
         self._known: dict[tuple[str, int, int], int] = {}
         """Owner, length and digest of a text; the oldest first."""
 
-    def enter(self, owner: str, text: Tokens) -> Visit | None:
+    def enter(self, owner: str, text: Ids) -> Visit | None:
         """Count a visit; returns the latest one before it of the longest beginning of this text."""
         digests = _digests(text)
         self.number += 1
@@ -50,7 +50,7 @@ class Visits:
         return before
 
 
-def _digests(text: Tokens) -> NDArray[np.uint64]:
+def _digests(text: Ids) -> NDArray[np.uint64]:
     """One number for every beginning of a text."""
     powers = np.full(len(text), _FACTOR, np.uint64)
     with np.errstate(over="ignore"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
@@ -10,17 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretoken.ids import Ids, ids_of, n_shared
 from foretoken.types import Token
-
-Ids = NDArray[np.int32]
 
 _BASE = 0x9E3779B97F4A7C15
 _ALL = (1 << 64) - 1
-
-
-def ids_of(tokens: Sequence[Token]) -> Ids:
-    """The tokens as numpy sees them."""
-    return np.frombuffer(array("i", tokens), np.int32)
 
 
 class RunIndex:
@@ -124,7 +117,7 @@ class Shelf:
         """The index of the text that begins most like this one, and how much of it is the same."""
         found: tuple[RunIndex | None, int] = None, 0
         for whose, index in self._kept:
-            if whose == owner and (n := _n_shared(index.ids, ids)) > max(found[1], _WORTH_KEEPING):
+            if whose == owner and (n := n_shared(index.ids, ids)) > max(found[1], _WORTH_KEEPING):
                 found = index, n
         return found
 
@@ -139,9 +132,3 @@ class Shelf:
 
 _WORTH_KEEPING = 512
 """Tokens that are read as fast as looked for."""
-
-
-def _n_shared(one: Ids, other: Ids) -> int:
-    n = min(len(one), len(other))
-    differing = np.flatnonzero(one[:n] != other[:n])
-    return int(differing[0]) if len(differing) else n
