@@ -12,7 +12,7 @@ import pytest
 from foretoken import Engine, Request
 from foretoken.grammar.grammar import Grammar
 from foretoken.types import Token
-from foretoken.worker.messages import Cancel, Ended, Invalid, Report, Said, Submit, TokenRequest
+from foretoken.worker.messages import Cancel, Ended, Invalid, Report, Said, Submit
 from foretoken.worker.service import Service
 from tests.grammar.asking import GREEDY, keeping_to
 
@@ -43,8 +43,8 @@ class Desk:
 
     def submit(self, request: Request) -> str:
         prompt = tuple(self.engine.tokenize("Answer in JSON:"))
-        sent = TokenRequest(prompt, GREEDY, max_tokens=200, constraint=request.constraint)
-        self.service.obey([Submit(sent)])
+        sent = Request(prompt, GREEDY, max_tokens=200, constraint=request.constraint)
+        self.service.obey([Submit.of(sent)])
         return sent.id
 
 

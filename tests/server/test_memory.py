@@ -11,9 +11,9 @@ from pathlib import Path
 
 from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.engine import Engine
-from foretoken.types import SamplingParams
+from foretoken.types import Request, SamplingParams
 from foretoken.worker import messages
-from foretoken.worker.messages import Cancel, Frames, Submit, TokenRequest
+from foretoken.worker.messages import Cancel, Frames, Submit
 from foretoken.worker.reporter import Reporter
 from foretoken.worker.service import Service
 
@@ -54,8 +54,8 @@ def answer_and_cancel(service: Service, engine: Engine, listener: Listener) -> i
     for number in range(N_REQUESTS):
         tokens = tuple(engine.tokenize(f"The river {'runs and runs ' * (number % 3)}number {number % 12}"))
         sampling = SamplingParams(temperature=0.9 if number % 5 == 0 else 0, seed=number)
-        request = TokenRequest(prompt=tokens, sampling=sampling, max_tokens=24, owner=f"key {number % 2}")
-        service.obey([Submit(request)])
+        request = Request(prompt=tokens, sampling=sampling, max_tokens=24, owner=f"key {number % 2}")
+        service.obey([Submit.of(request)])
         if number % 2:
             service.obey([Cancel(request.id)])
     for _ in range(N_REQUESTS):

@@ -11,7 +11,6 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import asdict
 
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.errors import InvalidRequest, QueueFull
@@ -28,7 +27,7 @@ from foretoken.server.settings import ServerSettings
 from foretoken.types import Chunk, DrafterUsage, Finish, Request, SamplingParams, SpeculationParams, TokenInfo, Usage
 from foretoken.worker import messages
 from foretoken.worker.backoff import Backoff
-from foretoken.worker.messages import Frames, TokenRequest
+from foretoken.worker.messages import Frames
 from foretoken.worker.supervisor import Supervisor
 from foretoken.worker.tickets import MAX_ATTEMPTS, Line, Ticket
 
@@ -46,9 +45,10 @@ def test_messages_survive_the_pipe() -> None:
     data = b"".join(map(messages.pack, [*orders, *reports]))
     frames = Frames()
     found = [frame for at in range(0, len(data), 7) for frame in frames.feed(data[at : at + 7])]
-    values = asdict(request)
-    orders[1] = messages.Submit(TokenRequest(**{**values, "prompt": (1, 2, 3)}), 0.25)
-    assert [messages.read_order(frame) for frame in found[:3]] == orders
+    read = [messages.read_order(frame) for frame in found[:3]]
+    assert read == orders
+    assert isinstance(read[1], messages.Submit)
+    assert read[1].request == request
     assert [messages.read_report(frame) for frame in found[3:]] == reports
 
 

@@ -140,7 +140,7 @@ class StateCache:
 
     # Using
 
-    def visit(self, seq: SeqId, owner: str, text: Sequence[Token], n_found: int) -> None:
+    def visit(self, seq: SeqId, owner: str, text: Sequence[Token] | Ids, n_found: int) -> None:
         """A slot begins with a text, and this much of it was found."""
         if not self.on:
             return
@@ -177,10 +177,10 @@ class StateCache:
             entry.odds = 1.0
             self.host.touch(entry)
 
-    def pin(self, seq: SeqId, owner: str, text: Sequence[Token]) -> None:
+    def pin(self, seq: SeqId, owner: str, text: Sequence[Token] | Ids) -> None:
         """A slot's own memory now holds this prefix, and nothing that it held before beyond it."""
         since = self._turn(seq).since
-        node = self._kept.node(owner_key(owner), ids_of(text), since) if self.on and text else None
+        node = self._kept.node(owner_key(owner), ids_of(text), since) if self.on and len(text) else None
         if node is not None:
             self._kept.forest.pin(seq, node)
         else:

@@ -98,7 +98,7 @@ class Scheduler:
             return fitting[0], Reuse(0), None
         # The last token of a prompt is always decoded: its logits are wanted.
         limit = len(session.prompt) - 1
-        match = self.cache.match(session.request.owner, session.prompt[:limit])
+        match = self.cache.match(session.request.owner, session.ids[:limit])
         options = [(slot, self._own(slot, session, match, limit)) for slot in fitting]
         slot, own = max(options, key=lambda option: option[1].position)
         other = self.cache.best(match, limit)
@@ -138,7 +138,7 @@ class Scheduler:
         with reuse.in_use():
             self._let_go(slot, reuse)
             if session.may_reuse:
-                self.cache.visit(slot.id, session.request.owner, session.prompt, reuse.position)
+                self.cache.visit(slot.id, session.request.owner, session.ids, reuse.position)
             if reuse.entries or reuse.slot not in (None, slot.id):
                 n_cached = self.cache.apply(slot.id, reuse)
             else:
@@ -148,7 +148,7 @@ class Scheduler:
         slot.keeps, slot.kept = session.may_reuse, True
         session.n_cached = n_cached
         if slot.keeps:
-            self.cache.pin(slot.id, slot.owner, session.prompt[:n_cached])
+            self.cache.pin(slot.id, slot.owner, session.ids[:n_cached])
             ends = message_ends(session.prompt, self._end_tokens)
             session.stops = self.cache.anchors(ends, n_cached, len(session.prompt))
         else:

@@ -10,6 +10,7 @@ from foretoken.backend import Sampler
 from foretoken.cache.disk import Fetch
 from foretoken.engine.text import TextStream
 from foretoken.grammar.grammar import Grammar
+from foretoken.ids import Ids, ids_of
 from foretoken.types import Chunk, DrafterUsage, Event, Finish, FinishReason, Request, Step, Token, TokenInfo, Usage
 
 Emit = Callable[[Event], None]
@@ -25,6 +26,8 @@ class Session:
     emit: Emit
     submitted: float = field(default_factory=time.perf_counter)
     text: TextStream = field(init=False)
+    ids: Ids = field(init=False)
+    """The prompt as an array."""
     grammar: Grammar | None = None
     sampler: Sampler | None = None
     fault: str | None = None
@@ -54,6 +57,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.text = TextStream(self.request.stop)
+        self.ids = ids_of(self.prompt)
 
     @property
     def prefilling(self) -> bool:

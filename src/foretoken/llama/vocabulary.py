@@ -13,6 +13,11 @@ from foretoken.errors import InvalidRequest
 from foretoken.types import Token
 
 _NONE = -1
+_PART_BY_PART = (llama_cpp.LLAMA_VOCAB_TYPE_BPE, llama_cpp.LLAMA_VOCAB_TYPE_SPM)
+"""Vocabularies that look at the text between two special tokens as if there were no other."""
+_SPECIAL = (
+    llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
+)
 
 
 class Owner(Protocol):
@@ -78,6 +83,30 @@ class Vocabulary:
     def end_tokens(self) -> frozenset[Token]:
         """Every token that ends an answer."""
         return frozenset(t for t in range(self.n_tokens) if llama_cpp.llama_vocab_is_eog(self.pointer, t))
+
+    @cached_property
+    def separators(self) -> tuple[str, ...]:
+        """End tokens that are told apart by their text wherever it stands, whatever stands before or behind it.
+
+        A text may be cut in front of them and its parts tokenised one by one: all but the first without BOS or EOS.
+        """
+        if llama_cpp.llama_vocab_type(self.pointer) not in _PART_BY_PART or self.adds_eos:
+            return ()
+        special = {self._text(token) for token in range(self.n_tokens) if self._attributes(token) & _SPECIAL}
+        texts = [self._text(token) for token in sorted(self.end_tokens) if self._separates(token)]
+        return tuple(text.decode() for text in texts if all(_apart(text, other) for other in special - {text}))
+
+    def _separates(self, token: Token) -> bool:
+        attributes = self._attributes(token)
+        control, strips = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL, llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP
+        return bool(attributes & control and not attributes & strips and self.piece(token) == self._text(token))
+
+    def _attributes(self, token: Token) -> int:
+        return int(llama_cpp.llama_vocab_get_attr(self.pointer, token))
+
+    def _text(self, token: Token) -> bytes:
+        """A token as the file spells it, which is what special ones are recognised by."""
+        return bytes(llama_cpp.llama_vocab_get_text(self.pointer, token))
 
     @property
     def bos(self) -> Token | None:
@@ -145,3 +174,9 @@ def _utf8(text: str | bytes) -> bytes:
         return text.encode() if isinstance(text, str) else text.decode("utf-8").encode()
     except (UnicodeEncodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"the text is not valid UTF-8: {error.reason} at {error.start}") from None
+
+
+def _apart(text: bytes, other: bytes) -> bool:
+    """Whether no place of a text can belong to both."""
+    overlaps = any(text[:n] == other[-n:] or text[-n:] == other[:n] for n in range(1, min(len(text), len(other))))
+    return not overlaps and text not in other

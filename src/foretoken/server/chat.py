@@ -10,11 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from foretoken.chat import OPEN
 from foretoken.errors import InvalidRequest
-from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.fields import Count, GenerationFields, Int
 from foretoken.server.service import Service
 from foretoken.server.tools.definitions import MAX_TOOLS, ToolBody, ToolUse, tool_use
-from foretoken.types import Token
 
 _RESERVED = frozenset({"self", "messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
 _ROLES = {"developer": "system"}
@@ -183,13 +181,6 @@ def _with_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if message.get("tool_call_id") in names:
             message.setdefault("name", names[message["tool_call_id"]])
     return messages
-
-
-def tokens_of(text: str, vocabulary: Vocabulary) -> list[Token]:
-    """A rendered prompt's tokens; a template that writes the first token itself does not get it twice."""
-    first = vocabulary.bos
-    written = first is not None and text.encode("utf-8", "replace").startswith(vocabulary.piece(first))
-    return vocabulary.tokenize(text, add_special=not written)
 
 
 def thinks_first(prompt: str) -> bool:

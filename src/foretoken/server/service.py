@@ -18,6 +18,7 @@ from foretoken.llama.vocabulary import Vocabulary
 from foretoken.server.auth import Keys
 from foretoken.server.errors import ApiError
 from foretoken.server.fields import GenerationFields
+from foretoken.server.known_texts import KnownTexts
 from foretoken.server.limits import Pace, Streams
 from foretoken.server.metrics import Metrics
 from foretoken.server.requests_kept import KeptRequests
@@ -48,6 +49,7 @@ class Service:
         self.kept = KeptRequests(settings.keep_requests)
         self.metrics = Metrics(worker)
         self._vocabulary: Vocabulary | None = None
+        self._texts: KnownTexts | None = None
         self._template: ChatTemplate | None = None
         self._dialect: Dialect | None = None
         self._open = ExitStack()
@@ -67,6 +69,7 @@ class Service:
         ]
         self._template = ChatTemplate(source, *names)
         self._dialect = dialect_of(self._template)
+        self._texts = KnownTexts(vocabulary)
         self._vocabulary = vocabulary
         return properties
 
@@ -86,6 +89,13 @@ class Service:
         if self._vocabulary is None:
             raise ApiError(503, "Loading model", retry_after=2)
         return self._vocabulary
+
+    @property
+    def texts(self) -> KnownTexts:
+        """Tokenises conversations."""
+        if self._texts is None:
+            raise ApiError(503, "Loading model", retry_after=2)
+        return self._texts
 
     @property
     def template(self) -> ChatTemplate:

@@ -29,15 +29,15 @@ class Turn:
         return Reader(self.thinking, self.parser and self.parser())
 
 
-async def prompt_of(service: Service, body: ChatBody) -> tuple[str, list[Token]]:
+async def prompt_of(service: Service, body: ChatBody, owner: str) -> tuple[str, list[Token]]:
     """A conversation in the model's template, as text and as tokens."""
     prompt = chat.render(service, body)
-    return prompt, await service.tokenizing(chat.tokens_of, prompt, service.vocabulary, size=len(prompt))
+    return prompt, await service.tokenizing(service.texts.tokenize, prompt, owner, size=len(prompt))
 
 
 async def prepare(service: Service, body: ChatBody, owner: str) -> Turn:
     """Put a conversation into the model's template and everything else it asks for into a request."""
-    prompt, tokens = await prompt_of(service, body)
+    prompt, tokens = await prompt_of(service, body, owner)
     n = body.n or 1
     service.check_choices(n)
     thought = service.template.thought_before(prompt)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
+from msgspec.structs import astuple
 
 from foretoken.config import EngineConfig, Pooling
+from foretoken.ids import ids_of
 from foretoken.types import Chunk, Finish, Request, Token
 
 _HEADER = 4
@@ -117,25 +120,31 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     """What an earlier engine with these settings found out about its steps."""
 
 
-class TokenRequest(Request, frozen=True):
-    """A request whose prompt is tokens already: text never reaches the worker."""
+class Asked(Request, frozen=True):
+    """A request without its prompt."""
 
-    prompt: tuple[Token, ...]
+    prompt: tuple[()] = ()
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """Answer this request."""
+    """Answer this request: text never reaches the worker, and tokens are sent as the bytes they are in memory."""
 
-    request: TokenRequest
+    asked: Asked
+    prompt: bytes
     waited: float = 0.0
     """Seconds since it was asked."""
 
     @classmethod
-    def of(cls, request: Request, waited: float) -> Submit:
-        """The order for a request as it is: what it is made of is what the worker reads back."""
+    def of(cls, request: Request, waited: float = 0.0) -> Submit:
+        """The order for a request."""
         if isinstance(request.prompt, str | bytes):
             raise TypeError("tokenise the prompt before it goes to the worker")
-        return cls(cast(TokenRequest, request), waited)
+        return cls(Asked((), *astuple(request)[1:]), ids_of(request.prompt).tobytes(), waited)
+
+    @property
+    def request(self) -> Request:
+        """The request as it was."""
+        return Request(np.frombuffer(self.prompt, np.int32).tolist(), *astuple(self.asked)[1:])
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):

@@ -64,16 +64,17 @@ class Service:
 
     def obey(self, orders: list[Order]) -> None:
         """Hand a burst of orders to the engine in one go: all of them count for its next step."""
-        ready: list[tuple[Submit, list[int], Grammar | None]] = []
+        ready: list[tuple[Request, float, list[int], Grammar | None]] = []
         for order in orders:
             if not isinstance(order, Submit):
                 continue
-            if order.request.constraint is not None:
+            request = order.request
+            if request.constraint is not None:
                 # May take seconds: nobody else waits for it.
-                self._coming[order.request.id] = False
-                self._compiling.submit(self._compile, order)
-            elif found := self._prepared(order.request):
-                ready.append((order, *found))
+                self._coming[request.id] = False
+                self._compiling.submit(self._compile, request, order.waited)
+            elif found := self._prepared(request):
+                ready.append((request, order.waited, *found))
         cancelled = [order.id for order in orders if isinstance(order, Cancel)]
         self._embed(orders)
 
@@ -125,8 +126,7 @@ class Service:
         """Let what is being kept arrive where it is kept."""
         self._engine.flush(_FLUSH_SECONDS)
 
-    def _compile(self, order: Submit) -> None:
-        request = order.request
+    def _compile(self, request: Request, waited: float) -> None:
         try:
             found = self._prepared(request)
         except BaseException:
@@ -137,7 +137,7 @@ class Service:
         def arrive(loop: Loop) -> None:
             cancelled = self._coming.pop(request.id)
             if found is not None:
-                self._submit(loop, order, *found)
+                self._submit(loop, request, waited, *found)
             if cancelled:
                 self._cancel(request.id)
 
@@ -157,8 +157,7 @@ class Service:
         for session in self._sessions.get(name, ()):
             session.cancelled = True
 
-    def _submit(self, loop: Loop, order: Submit, tokens: list[int], grammar: Grammar | None) -> None:
-        request = order.request
+    def _submit(self, loop: Loop, request: Request, waited: float, tokens: list[int], grammar: Grammar | None) -> None:
         remaining = request.n
         first = True
 
@@ -177,7 +176,7 @@ class Service:
                 first = False
 
         try:
-            self._sessions[request.id] = loop.submit(request, tokens, emit, grammar, order.waited)
+            self._sessions[request.id] = loop.submit(request, tokens, emit, grammar, waited)
         except ForetokenError as error:
             self._reporter.send(messages.Invalid(request.id, str(error)))
 

@@ -36,7 +36,7 @@ def router(service: Service) -> APIRouter:
     async def count_tokens(http: HttpRequest) -> Response:
         body = await read_body(http, service, CountBody)
         body.check()
-        _, tokens = await prompt_of(service, chat_body(body))
+        _, tokens = await prompt_of(service, chat_body(body), record_of(http).owner)
         return JsonAnswer({"input_tokens": len(tokens)})
 
     return routes

@@ -40,8 +40,9 @@ def router(service: Service) -> APIRouter:
     async def input_tokens(http: HttpRequest) -> Response:
         body = await read_body(http, service, ResponsesBody)
         body.check()
-        history = await _history(service, body, record_of(http).owner)
-        _, tokens = await prompt_of(service, chat_body(body, [*history, *_items(body)]))
+        owner = record_of(http).owner
+        history = await _history(service, body, owner)
+        _, tokens = await prompt_of(service, chat_body(body, [*history, *_items(body)]), owner)
         return JsonAnswer({"object": "response.input_tokens", "input_tokens": len(tokens)})
 
     @routes.get("/v1/responses/{name}")
@@ -85,7 +86,7 @@ async def _create(service: Service, http: HttpRequest) -> Response:
     chat = chat_body(body, [*history, *items])
     chat.check()
     if body.truncation == "auto":
-        chat = await fitting(service, chat)
+        chat = await fitting(service, chat, owner)
     turn = await prepare(service, chat, owner)
     store = service.responses if body.store is not False else None
     if store is None and body.store:

@@ -7,7 +7,7 @@ from foretoken.server.service import Service
 from foretoken.server.turn import prompt_of
 
 
-async def fitting(service: Service, body: ChatBody) -> ChatBody:
+async def fitting(service: Service, body: ChatBody, owner: str) -> ChatBody:
     """The conversation with as few turns left out as the context demands; the system message and the last turn stay."""
     n_ctx = service.properties.n_ctx
     # Room for the answer, if it asks for no more than half of the context.
@@ -18,7 +18,7 @@ async def fitting(service: Service, body: ChatBody) -> ChatBody:
     low, high = 0, len(cuts) - 1
     while low < high:
         middle = (low + high) // 2
-        if len((await prompt_of(service, _without(body, first, cuts[middle])))[1]) <= room:
+        if len((await prompt_of(service, _without(body, first, cuts[middle]), owner))[1]) <= room:
             high = middle
         else:
             low = middle + 1
