@@ -19,7 +19,7 @@ MODEL = "model"
 """The origin of a token that no drafter guessed."""
 
 
-class SamplingParams(msgspec.Struct, frozen=True):
+class SamplingParams(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the next token is chosen; names, order and neutral values are llama.cpp's."""
 
     temperature: float = 0.8
@@ -81,7 +81,7 @@ class SamplingParams(msgspec.Struct, frozen=True):
         return {**self.logit_bias, **dict.fromkeys(self.banned, -math.inf)}
 
 
-class SpeculationParams(msgspec.Struct, frozen=True):
+class SpeculationParams(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one request may say about drafting; None leaves it to the engine."""
 
     drafters: tuple[str, ...] | None = None
@@ -98,7 +98,7 @@ class SpeculationParams(msgspec.Struct, frozen=True):
 OFF = SpeculationParams(drafters=())
 
 
-class Constraint(msgspec.Struct, frozen=True):
+class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an answer may look like: a grammar that every token must keep to, until the grammar lets the answer end."""
 
     kind: Literal["json_schema", "gbnf", "regex", "lark"]
@@ -113,7 +113,7 @@ class Constraint(msgspec.Struct, frozen=True):
 ANY_OBJECT = Constraint("json_schema", '{"type":"object"}')
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing asked of the engine: a prompt (text or tokens) and how to continue it."""
 
     prompt: str | bytes | Sequence[Token]
@@ -144,7 +144,7 @@ class Request(msgspec.Struct, frozen=True):
     id: str = msgspec.field(default_factory=lambda: token_hex(6))
 
 
-class TokenInfo(msgspec.Struct, frozen=True):
+class TokenInfo(msgspec.Struct, frozen=True, array_like=True):
     """One emitted token: its bytes, who guessed it, and its probability if that was asked for."""
 
     id: Token
@@ -154,7 +154,7 @@ class TokenInfo(msgspec.Struct, frozen=True):
     top: tuple[tuple[Token, float], ...] = ()
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, array_like=True):
     """One step of the engine as one answer lived it."""
 
     width: int
@@ -213,7 +213,7 @@ class Usage(msgspec.Struct, frozen=True):
     drafters: Mapping[str, DrafterUsage] = msgspec.field(default_factory=dict)
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class Chunk(msgspec.Struct, frozen=True, array_like=True):
     """Text that is final, with the tokens decided in the same step."""
 
     choice: int

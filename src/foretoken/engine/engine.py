@@ -20,6 +20,7 @@ from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine.assembly import Assembly, assemble
 from foretoken.engine.calibration import calibrated
 from foretoken.engine.host import EngineHost
+from foretoken.engine.inbox import Command, Inbox, Source
 from foretoken.engine.loop import Loop
 from foretoken.engine.persistence import open_archive
 from foretoken.engine.session import Emit
@@ -39,7 +40,6 @@ from foretoken.types import Chunk, Event, Finish, Request, Token
 
 log = logging.getLogger("foretoken.engine")
 
-_Command = Callable[[], None]
 T = TypeVar("T")
 
 
@@ -59,7 +59,7 @@ class Engine:
 
     def __init__(self, build: Callable[[], _Parts]) -> None:
         self.compiler = Compiler(lambda: guidance_tokenizer(self.vocabulary))
-        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._inbox = Inbox()
         self._lock = threading.Lock()
         self._closing = False
         self._stopped: str | None = None
@@ -170,6 +170,10 @@ class Engine:
         """Have the engine's thread run a function before its next step, and do not wait for that."""
         self._send(lambda: function(self._loop))
 
+    def attend(self, source: Source) -> None:
+        """Have the engine's thread take in this source's orders, between steps and while there is nothing to do."""
+        self.call(lambda loop: self._inbox.attend(source))
+
     def wake(self) -> None:
         """Have a thread that waits look again whether there is something to do."""
         with contextlib.suppress(EngineStopped):
@@ -184,6 +188,7 @@ class Engine:
         self._closing = True
         self.wake()
         self._thread.join()
+        self._inbox.close()
         self._loop.cache.close()
         self._host.close()
         self.assembly.close()
@@ -211,11 +216,11 @@ class Engine:
 
         return cancel
 
-    def _send(self, command: _Command) -> None:
+    def _send(self, command: Command) -> None:
         with self._lock:
             if self._stopped is not None:
                 raise EngineStopped(self._stopped)
-            self._commands.put(command)
+            self._inbox.put(command)
 
     def _live(self, build: Callable[[], _Parts], ready: Future[None]) -> None:
         """Load and serve on one thread.
@@ -251,14 +256,9 @@ class Engine:
 
     def _obey(self, wait: bool) -> None:
         """Run the commands that have come in; when there is nothing else to do, wait for one."""
-        if not wait and self._commands.empty():
-            return
-        with contextlib.suppress(queue.Empty):
-            first = self._commands.get() if wait else self._commands.get_nowait()
+        for command in self._inbox.take(wait):
             self._busy_since = self._busy_since or time.monotonic()
-            first()
-            while True:
-                self._commands.get_nowait()()
+            command()
 
 
 def _build(

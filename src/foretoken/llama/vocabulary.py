@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Protocol
 
 import llama_cpp
@@ -45,10 +45,10 @@ class Vocabulary:
         data = _utf8(text)
         size = len(data) + 16
         while True:
-            buffer = (ctypes.c_int32 * size)()
-            n = llama_cpp.llama_tokenize(self.pointer, data, len(data), buffer, size, add_special, special)
+            buffer = _array_of(size)()
+            n = llama_cpp.llama_tokenize(self.pointer, data, len(data), buffer, len(buffer), add_special, special)
             if n >= 0:
-                return list(buffer[:n])
+                return buffer[:n]
             size = -n
 
     def piece(self, token: Token) -> bytes:
@@ -163,6 +163,16 @@ class Vocabulary:
         if tokens and not (min(tokens) >= 0 and max(tokens) < self.n_tokens):
             wrong = next(token for token in tokens if not 0 <= token < self.n_tokens)
             raise InvalidRequest(f"token {wrong} is not in the vocabulary (0 to {self.n_tokens - 1})")
+
+
+def _array_of(n: int) -> type[ctypes.Array[ctypes.c_int32]]:
+    """An array type for at least so many tokens; each is a class, so there are only a few of them."""
+    return _array_types(1 << max(6, (n - 1).bit_length()))
+
+
+@cache
+def _array_types(n: int) -> type[ctypes.Array[ctypes.c_int32]]:
+    return ctypes.c_int32 * n
 
 
 def _known(token: int) -> Token | None:

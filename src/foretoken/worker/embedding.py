@@ -16,6 +16,7 @@ from foretoken.llama.embedding import Vectors
 from foretoken.types import Token
 from foretoken.worker import messages
 from foretoken.worker.messages import PULSE, Cancel, Embed, Order
+from foretoken.worker.orders import Orders
 from foretoken.worker.reporter import Reporter
 
 Texts = Sequence[Sequence[Token]]
@@ -98,6 +99,11 @@ class EncoderService:
                 case messages.AskLive(number=number):
                     state = messages.LiveState(time.monotonic() - self._started, (), 0, {}, {}, {}, {})
                     self._reporter.send(messages.Live(number, state))
+
+    def serve(self, orders: Orders) -> None:
+        orders.obey = self.obey
+        while orders.take():
+            pass
 
     def finish(self) -> None:
         """There is nothing to keep."""

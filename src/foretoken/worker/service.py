@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -31,20 +30,18 @@ from foretoken.worker.messages import (
     Cancel,
     Embed,
     Ended,
-    Frames,
     Order,
     Said,
     Start,
-    Stop,
     Submit,
 )
+from foretoken.worker.orders import Orders
 from foretoken.worker.properties import encoder_properties, properties_of
 from foretoken.worker.reporter import Reporter
 from foretoken.worker.watch import Watch
 
 log = logging.getLogger("foretoken.worker")
 
-_READ_SIZE = 1 << 20
 _FLUSH_SECONDS = 3.0
 _COMPILERS = 2
 
@@ -122,6 +119,12 @@ class Service:
             elif isinstance(order, Cancel):
                 self._embeddings.cancel(order.id)
 
+    def serve(self, orders: Orders) -> None:
+        """The engine's own thread listens: it need not be woken up by one that does."""
+        orders.obey = self.obey
+        self._engine.attend(orders)
+        orders.over.wait()
+
     def finish(self) -> None:
         """Let what is being kept arrive where it is kept."""
         self._engine.flush(_FLUSH_SECONDS)
@@ -181,17 +184,12 @@ class Service:
             self._reporter.send(messages.Invalid(request.id, str(error)))
 
 
-def _orders(source: int) -> Iterator[list[Order]]:
-    frames = Frames()
-    while data := os.read(source, _READ_SIZE):
-        if orders := [messages.read_order(frame) for frame in frames.feed(data)]:
-            yield orders
-
-
 class Obeying(Protocol):
     """Whatever does as it is told."""
 
-    def obey(self, orders: list[Order]) -> None: ...
+    def serve(self, orders: Orders) -> None:
+        """Take in orders until they are over."""
+        ...
 
     def finish(self) -> None:
         """Do what must be done before the end."""
@@ -238,14 +236,6 @@ def _start_encoder(order: Start, reporter: Reporter) -> Obeying:
     return EncoderService(embedder, reporter)
 
 
-def _serve(service: Obeying, orders: Iterator[list[Order]]) -> None:
-    for burst in orders:
-        if any(isinstance(order, Stop) for order in burst):
-            return
-        with contextlib.suppress(EngineStopped):
-            service.obey(burst)
-
-
 def main() -> None:
     """Run until told to stop, until the server is gone, or until the engine dies."""
     # Ctrl-C and service managers reach every process there is: the server decides when this one ends.
@@ -255,13 +245,13 @@ def main() -> None:
     output = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     reporter = Reporter(output)
-    orders = _orders(sys.stdin.fileno())
-    first = next(orders, None)
-    service = _start(first[0], reporter) if first else None
+    orders = Orders(sys.stdin.fileno())
+    first = orders.first()
+    service = _start(first, reporter) if first else None
     if service is not None:
         # What was loaded stays: looking through all of it for garbage took 17 ms between two steps.
         gc.freeze()
-        _serve(service, orders)
+        service.serve(orders)
         service.finish()
     reporter.finish()
     # Nothing here needs an orderly end, and a step under way would delay it.
