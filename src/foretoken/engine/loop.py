@@ -15,8 +15,9 @@ from foretoken.backend import Backend, Span
 from foretoken.cache.archive import Archive
 from foretoken.cache.cache import StateCache
 from foretoken.config import EngineConfig
+from foretoken.engine.batch import Work
 from foretoken.engine.logprobs import logprobs
-from foretoken.engine.scheduler import Scheduler, Work
+from foretoken.engine.scheduler import Scheduler
 from foretoken.engine.session import Emit, Session
 from foretoken.engine.slot import Slot
 from foretoken.engine.totals import Totals

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
-from foretoken.backend import Part, Span
+from foretoken.backend import Part
 from foretoken.cache.anchors import message_ends
 from foretoken.cache.cache import StateCache
 from foretoken.cache.find import Reuse
 from foretoken.cache.tree import Bytes, Match
+from foretoken.engine.batch import Filler, Work
 from foretoken.engine.sequence import Sequence as Tokens
 from foretoken.engine.sequence import n_shared
 from foretoken.engine.session import Session
@@ -20,26 +21,6 @@ from foretoken.errors import DecodeError
 from foretoken.memory import Memory
 from foretoken.speculation.base import NO_DRAFT, Draft
 from foretoken.types import SeqId, Token
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One slot's part of a batch: pending tokens, then the draft that will be judged."""
-
-    slot: Slot
-    session: Session
-    span: Span
-    draft: Draft
-    n_certain: int
-    """Rows that will stay whatever the verdict."""
-    n_judged: int
-    """Rows at the end whose tokens are sampled: one, and one per drafted token; none while a prompt is read."""
-
-    @property
-    def judged(self) -> range:
-        """The batch rows to sample from."""
-        end = self.span.first_row + len(self.span.tokens)
-        return range(end - self.n_judged, end)
 
 
 class Turn(NamedTuple):
@@ -284,7 +265,7 @@ class Scheduler:
     ) -> list[Work]:
         """The next batch of these slots: every generating one first, then as much of the prompts as may be."""
         generating, reading = turn
-        filler = _Filler(n_batch, n_outputs)
+        filler = Filler(n_batch, n_outputs)
         if drafts:
             # They may use only what every slot's certain rows leave over.
             n_spare = n_batch - sum(slot.sequence.n_pending for slot in generating)
@@ -298,7 +279,7 @@ class Scheduler:
         budget = prefill_chunk if generating else n_batch
         for slot in sorted(reading, key=lambda slot: slot.last_used):
             budget -= filler.add(slot, min(budget, self._readable(slot)), NO_DRAFT)
-        return filler.work
+        return filler.lay_out()
 
     def _readable(self, slot: Slot) -> int:
         """Pending tokens a slot may read now: it stops where its state is to be kept or its followers wait."""
@@ -312,33 +293,3 @@ class Scheduler:
         """Take sessions out of the queue."""
         leaving = {id(session) for session in gone}
         self.queue = deque(session for session in self.queue if id(session) not in leaving)
-
-
-class _Filler:
-    """Lays spans one after another into a batch of limited size."""
-
-    def __init__(self, n_rows: int, n_outputs: int) -> None:
-        self.work: list[Work] = []
-        self._row = 0
-        self._n_rows = n_rows
-        self._n_outputs = n_outputs
-
-    def add(self, slot: Slot, n_pending: int, draft: Draft) -> int:
-        """Put up to `n_pending` tokens of a slot into the batch; a draft only behind all that is pending."""
-        session = slot.session
-        if session is None:
-            return 0
-        sequence, scoring = slot.sequence, session.scoring
-        n = min(n_pending, self._n_rows - self._row, self._n_outputs if scoring else n_pending)
-        complete = n == sequence.n_pending
-        if n <= 0 or (complete and self._n_outputs == 0):
-            return 0
-        draft = draft.cut(self._n_rows - self._row - n) if complete else NO_DRAFT
-        n_judged = 1 + len(draft.tokens) if complete and session.n_wanted != 0 else 0
-        n_outputs = n if scoring else n_judged
-        tokens = [*sequence.pending(n), *draft.tokens]
-        span = Span(slot.id, sequence.n_cached, tokens, n_outputs, self._row)
-        self.work.append(Work(slot, session, span, draft, n, n_judged))
-        self._row += len(tokens)
-        self._n_outputs -= n_outputs
-        return n
