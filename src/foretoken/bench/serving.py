@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -115,10 +116,19 @@ class Elsewhere:
 
 
 def _serve(config: EngineConfig, settings: ServerSettings) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     # A line per request is part of what the server does; where it goes is not.
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         logs.set_up(as_json=False, verbose=False, stream=nowhere)
         serve(config, settings)
+
+
+def _end_with_parent() -> None:
+    """A benchmark that is killed must not leave a server behind; its worker ends with it."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _kill(process: SpawnProcess) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import eq
 
@@ -14,7 +13,7 @@ from foretoken.speculation.ledger import BackOff, Balance
 from foretoken.speculation.pause import SHARE
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
 from foretoken.speculation.price import Prices
-from foretoken.speculation.request_record import RequestRecord
+from foretoken.speculation.request_record import Requests
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
 from foretoken.types import SeqId
 
@@ -74,7 +73,7 @@ class AdaptivePlanner:
         self._n_declined = 0
         self._curiosity = _CURIOSITY
         self._aftermath = Aftermath()
-        self._requests: defaultdict[SeqId, RequestRecord] = defaultdict(RequestRecord)
+        self._requests = Requests()
         self._prices = Prices()
         self._balances: dict[str, Balance] = {}
         self._unlearnt: list[Step] = []
@@ -238,7 +237,7 @@ class AdaptivePlanner:
 
     def end(self, seq: SeqId) -> None:
         self._catch_up()
-        if request := self._requests.pop(seq, None):
+        if request := self._requests.over(seq):
             self._prices.over(request.ledger, self.cost.curve(1))
         self._aftermath.forget(seq)
         self.acceptance.forget(seq)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from foretoken.speculation.acceptance import STREAKS
 
 PATIENCE = 4
-"""Vain asks in a row before waiting begins."""
+"""Vain asks in a row before waiting begins; one less for every request in a row to which no draft was of use."""
 DEAR = 0.05
 """The share of a step's time from which on asking tries patience twice as hard."""
 SHARE = 0.002
@@ -25,7 +25,8 @@ class Pause:
     it turns out right the wait is over.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_requests_in_vain: int = 0) -> None:
+        self._patience = max(1, PATIENCE - n_requests_in_vain)
         self.n_vain = 0
         """How often in a row asking was in vain, up to a limit."""
         self.wait = 0
@@ -47,7 +48,7 @@ class Pause:
         Asking may go on taking a `share` of the time.
         """
         self.n_vain = min(self.n_vain + 1, PATIENCE + LONGEST.bit_length())
-        patience = PATIENCE // 2 if spent_ms > DEAR * step_ms else PATIENCE
+        patience = min(self._patience, PATIENCE // 2) if spent_ms > DEAR * step_ms else self._patience
         self.wait = min(2 ** max(0, self.n_vain - patience) - 1, _bearable(spent_ms, step_ms, share))
         self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from foretoken.speculation.ledger import BackOff, Ledger
 from foretoken.speculation.pause import Pause
+from foretoken.types import SeqId
 
 
 @dataclass(slots=True)
@@ -33,3 +34,23 @@ class RequestRecord:
         """It must prove anew that it would guess what is said from now on."""
         self.trusts[source] = False
         self.doubted[source] = self.n_said
+
+
+class Requests(dict[SeqId, RequestRecord]):
+    """The requests in the slots, each known from when it is first asked about; the next learn how those before went."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._n_in_vain = 0
+        """Requests in a row to which no draft was of use."""
+
+    def __missing__(self, seq: SeqId) -> RequestRecord:
+        found = self[seq] = RequestRecord(pause=Pause(self._n_in_vain))
+        return found
+
+    def over(self, seq: SeqId) -> RequestRecord | None:
+        """Forget the request in a slot; returns what was known of it, if anything."""
+        request = self.pop(seq, None)
+        if request is not None:
+            self._n_in_vain = 0 if request.ledger.won_ms > 0 else self._n_in_vain + 1
+        return request

@@ -105,7 +105,11 @@ class Past:
         if len(self.tokens) > limit:
             del self.tokens[: -limit // 2]
             self.index = SuffixIndex()
+
+    def find(self, tail: Sequence[Token], n_max: int) -> list[tuple[int, int]]:
+        """The latest places that end like `tail`; only now is indexed what was added."""
         self.index.extend(self.tokens)
+        return self.index.find(tail, self.tokens, n_max)
 
 
 @dataclass(slots=True)
@@ -146,7 +150,7 @@ class SuffixDrafter(TextDrafter[_Reading]):
         n_max = min(n_max, self.n_max)
         tail = tokens[-_STEPS[-1] :]
         here = reading.index.find(tail, tokens, self.max_places)
-        before = reading.past.index.find(list(tail), reading.past.tokens, self.max_places)
+        before = reading.past.find(list(tail), self.max_places)
         if not here and not before:
             return None
         longest = max(length for length, _ in (*here, *before))
