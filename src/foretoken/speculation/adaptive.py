@@ -10,7 +10,7 @@ from foretoken.speculation.aftermath import Aftermath
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
 from foretoken.speculation.ledger import BackOff, Balance
-from foretoken.speculation.pause import SHARE
+from foretoken.speculation.pause import LONGEST, SHARE
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
 from foretoken.speculation.price import Prices
 from foretoken.speculation.request_record import Requests
@@ -44,7 +44,7 @@ _PROOF_TOKENS = 16
 """Tokens that a drafter in doubt must guess in hindsight."""
 _PROOF = 1.2
 """How many times as fast as plain decoding they must have made it."""
-_BEHIND = 12
+_BEHIND = LONGEST
 """Plain steps that may wait, if nobody is asked meanwhile, until something is learnt from them: together they take
 little more than one alone, when a step of the model has driven everything else out of the processor's cache."""
 
@@ -114,22 +114,24 @@ class AdaptivePlanner:
 
     def _learn(self, step: Step) -> None:
         self._n_steps += 1
-        uneventful = _is_uneventful(step)
+        learn_of = self._hear if _is_uneventful(step) else self._judge
         for seq, verdict in step.verdicts.items():
             self._requests[seq].n_said += len(verdict.tokens)
-            if uneventful:
-                heard = self.acceptance.overhear(seq, (), verdict.tokens)
-                self._requests[seq].pause.waited(self.acceptance.longest_streak(seq) if heard else 0)
-            else:
-                self._judge(seq, verdict, step)
+            learn_of(seq, verdict, step)
         if step.reading:
             self._aftermath.read()
             return
         rows = tuple(step.rows.values())
         settling = self._aftermath.distorts and max(rows, default=0) == 1
-        self._book(step)
+        self._book(step, rows)
         if not settling:
             self.cost.observe(rows, step.decode_ms, step.beside_ms)
+
+    def _hear(self, seq: SeqId, verdict: Verdict, step: Step) -> None:
+        """Learn from what was offered for one slot before, when nobody was asked."""
+        heard, pause = self.acceptance.overhear(seq, (), verdict.tokens), self._requests[seq].pause
+        if pause.lasts:
+            pause.waited(self.acceptance.longest_streak(seq) if heard else 0)
 
     def _judge(self, seq: SeqId, verdict: Verdict, step: Step) -> None:
         """Learn from what was offered for one slot, and what that took."""
@@ -276,13 +278,12 @@ class AdaptivePlanner:
             self._curiosity *= 2
             sure[0].n = _SMALL_BET
 
-    def _book(self, step: Step) -> None:
+    def _book(self, step: Step, rows: tuple[int, ...]) -> None:
         """Enter a step into the ledgers: a slot gained what plain steps would have taken, and made all of them wait."""
         n_slots = len(step.verdicts)
         if not n_slots:
             return
         sources = {seq: verdict.draft.source for seq, verdict in step.verdicts.items() if verdict.draft}
-        rows = tuple(step.rows.values())
         for seq, source in self._aftermath.over(sources, step.decode_ms, lambda: self.cost(rows)).items():
             self._enter(seq, source, -self._aftermath.latest_ms)
         for seq in step.verdicts:

@@ -6,6 +6,8 @@ from foretoken.speculation.acceptance import STREAKS
 
 PATIENCE = 4
 """Vain asks in a row before waiting begins; one less for every request in a row to which no draft was of use."""
+_LEAST_PATIENCE = -1
+"""Then three steps are waited for after the first vain ask: an answer that copies shows it at its fifth token."""
 DEAR = 0.05
 """The share of a step's time from which on asking tries patience twice as hard."""
 SHARE = 0.002
@@ -26,7 +28,7 @@ class Pause:
     """
 
     def __init__(self, n_requests_in_vain: int = 0) -> None:
-        self._patience = max(1, PATIENCE - n_requests_in_vain)
+        self._patience = max(_LEAST_PATIENCE, PATIENCE - n_requests_in_vain)
         self.n_vain = 0
         """How often in a row asking was in vain, up to a limit."""
         self.wait = 0

@@ -458,18 +458,18 @@ def test_a_draft_of_use_ends_the_waiting() -> None:
 def test_requests_without_use_make_the_next_ones_less_patient(step_ms: float) -> None:
     p = planner()
     asked = []
-    for _ in range(6):
-        asked.append(asks(p, step_ms, 12, said=8))
+    for _ in range(8):
+        asked.append(asks(p, step_ms, 13, said=8))
         p.end(0)
     if step_ms == 1000.0:
-        assert asked == [12] * 6, "beside a long step asking is nothing"
+        assert asked == [13] * 8, "beside a long step asking is nothing"
         return
     assert asked == sorted(asked, reverse=True)
     assert asked[0] > asked[-1] >= 3, "an answer that can be copied is still found out soon"
     used = offer(0.9, 3)
     p.observe(Step({0: 4}, step_ms, False, {0: Verdict(used, (*used.tokens, 7), 3)}, {0: [used]}, {0: {"a": 0.03}}))
     p.end(0)
-    assert asks(p, step_ms, 12, said=8) == asked[0], "one draft of use, and it is as before"
+    assert asks(p, step_ms, 13, said=8) == asked[0], "one draft of use, and it is as before"
 
 
 def test_slots_are_asked_together() -> None:
