@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from foretoken.backend import Span
 from foretoken.engine.loop import Loop
 from foretoken.memory import KINDS, Memory, Ring, Trim
 from foretoken.types import Request, SamplingParams, Token
@@ -58,6 +60,28 @@ def check_same(answers: list[Answer], plain: list[Answer], cancelled: bool) -> N
             assert answer.tokens == wanted.tokens[: len(answer.tokens)]
         else:
             assert (answer.tokens, answer.text, answer.reason) == (wanted.tokens, wanted.text, wanted.reason)
+
+
+def test_batches_are_laid_out_in_the_order_of_the_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libllama computes sequences with cells of their own together only as far as their numbers rise."""
+    rng = random.Random(5)
+    loop = loop_for(KINDS["checkpoint"], 4, "half-right", n_batch=24)
+    decode, several = loop.backend.decode, []
+
+    def checked(spans: Sequence[Span]) -> None:
+        seqs = [span.seq for span in spans]
+        assert seqs == sorted(set(seqs))
+        assert [span.first_row for span in spans] == [0, *accumulate(len(span.tokens) for span in spans[:-1])]
+        several.append(len(seqs) > 2 and any(len(span.tokens) > 1 for span in spans))
+        decode(spans)
+
+    monkeypatch.setattr(loop.backend, "decode", checked)
+    for _ in range(30):
+        submit(loop, random_request(rng))
+        for _ in range(rng.randint(0, 5)):
+            loop.step()
+    finish(loop)
+    assert sum(several) > 20
 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)

@@ -70,15 +70,13 @@ class StepCost:
 
     def observe(self, n_rows: int, ms: float, beside_ms: float = 0.0) -> None:
         """Learn from a step that took `ms`, `beside_ms` of them not for computing."""
-        expected_ms, base_ms = self(n_rows), self._base(n_rows)
-        if self._doubt.dismisses(n_rows, ms, expected_ms):
+        if self._doubt.dismisses(n_rows, ms, self(n_rows)):
             return
         if n_rows == 1:
             self._n_plain += 1
             self._beside_ms += max(_BESIDE_NEWS, 1 / self._n_plain) * (beside_ms - self._beside_ms)
-            expected_ms = self(n_rows)
-        plausible_ms = _plausible(ms, expected_ms)
-        ratio = max(plausible_ms / _SURPRISE, plausible_ms - self._beside_ms) / base_ms
+        plausible_ms = self.plausible(n_rows, ms)
+        ratio = max(plausible_ms / _SURPRISE, plausible_ms - self._beside_ms) / self._base(n_rows)
         if n_rows == 1 or self._seen.get(n_rows, 0) >= _FAMILIAR:
             self._drift += _DRIFT_NEWS * (ratio - self._drift)
         if n_rows in self._table and n_rows != 1:
@@ -147,8 +145,6 @@ class BatchCost:
     def _by_curve(self, rows: Sequence[int]) -> float:
         if len(rows) == 1 or not self._in_passes:
             return self.curve(sum(rows))
-        if max(rows) == 1:
-            return self.curve(len(rows))
         total, done, left = 0.0, 0, sorted(rows)
         while left:
             total += self.curve((left[0] - done) * len(left))

@@ -91,7 +91,8 @@ class Service:
                     self._reporter.send(messages.Live(order.number, state))
 
         # Whoever waited here would wake up just when the engine's thread wants to compute.
-        self._engine.tell(apply)
+        with contextlib.suppress(EngineStopped):
+            self._engine.tell(apply)
         for order in orders:
             if isinstance(order, messages.SlotOrder):
                 # Files may be large and disks slow: nobody else waits for them.
