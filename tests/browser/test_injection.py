@@ -55,9 +55,12 @@ def told(page: Page, text: str, prompt: str) -> None:
     def answer(route: Route) -> None:
         route.fulfill(status=200, content_type="text/event-stream", headers={"x-request-id": "a"}, body=events(text))
 
+    n_answers = page.locator(".to-request").count()
     page.route("**/v1/chat/completions", answer)
     page.locator("#say").fill(prompt)
     page.keyboard.press("Enter")
+    # Not the link of the answer before, which is there already.
+    expect(page.locator(".to-request")).to_have_count(n_answers + 1, timeout=20_000)
     expect(page.locator(".to-request").last).to_be_visible(timeout=20_000)
     page.unroute("**/v1/chat/completions")
 
