@@ -18,6 +18,7 @@ from foretoken.errors import ConfigError, ContextError, DecodeError, ModelLoadEr
 from foretoken.llama import library
 from foretoken.llama.context import Context
 from foretoken.llama.model import Model
+from foretoken.models import DEFAULT, path_of
 from tests.conftest import TinyModel
 
 TINY = ContextConfig(n_ctx=256, n_batch=64, n_ubatch=64, n_threads=1)
@@ -65,6 +66,7 @@ from pathlib import Path
 from foretoken.config import ContextConfig, ModelConfig
 from foretoken.llama.context import Context
 from foretoken.llama.model import Model
+from foretoken.models import DEFAULT, path_of
 model = Model(ModelConfig(Path(sys.argv[1])))
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 200_000_000,) * 2)
@@ -167,3 +169,11 @@ def test_special_tokens_are_read_only_where_asked(tiny_model: TinyModel) -> None
     assert vocabulary.text_piece(token) == b""
     assert vocabulary.piece(token) == b"<|im_end|>"
     assert len(vocabulary.tokenize("<|im_end|>", special=False)) > 1
+
+
+def test_layers_that_are_left_out_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """The embedded model has an MTP layer, which is loaded only for who asks for it."""
+    with caplog.at_level(logging.DEBUG, "foretoken.libllama"), Model(ModelConfig(path_of(DEFAULT))):
+        pass
+    assert any("unused tensor" in record.message for record in caplog.records)
+    assert not [record.message for record in caplog.records if record.levelno >= logging.WARNING]

@@ -15,6 +15,8 @@ log = logging.getLogger("foretoken.libllama")
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _CONTINUE = 5
+_LEFT_OUT = "has unused tensor"
+"""What it says of every tensor of a layer that is not loaded, such as an MTP layer that nobody asked for: no news."""
 _MMAP_THRESHOLD = -3
 """glibc's M_MMAP_THRESHOLD: allocations from this size on get pages of their own."""
 _LARGE = 2 << 20
@@ -42,11 +44,12 @@ class _Log:
         line, self._line = self._line.strip(), ""
         if not line:
             return
-        if self._level >= logging.WARNING:
+        telling = self._level >= logging.WARNING and _LEFT_OUT not in line
+        if telling:
             for heard in self._listeners:
                 heard.append(line)
         # The library's INFO is a page per model: ours is one line, so theirs is for --verbose.
-        log.log(self._level if self._level >= logging.WARNING else logging.DEBUG, line)
+        log.log(self._level if telling else logging.DEBUG, line)
 
     @contextmanager
     def listen(self) -> Iterator[list[str]]:
