@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,12 @@ def test_a_difference_is_found_whatever_the_pairs_have_in_common() -> None:
     assert 1.0 <= found.low <= found.value <= found.high <= 1.2
 
 
-def test_the_command(tiny_path: TinyPath, tmp_path: Path) -> None:
+def test_the_command(tiny_path: TinyPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Connection.ask
+    # Far more than three rounds on a busy machine may be wrong by: what is shown as slower is what came over HTTP.
+    monkeypatch.setattr(
+        Connection, "ask", lambda self, asked: replace(heard := ask(self, asked), first=heard.first + 1)
+    )
     app = typer.Typer()
     app.command()(bench_server)
     out = tmp_path / "server.json"
@@ -51,8 +57,7 @@ def test_the_command(tiny_path: TinyPath, tmp_path: Path) -> None:
     assert "requests/s" in result.stdout
     found = json.loads(out.read_text())
     assert found["overhead"]["n_rounds"] == 3
-    assert found["overhead"]["first"]["base"] > 0
-    assert found["overhead"]["first"]["other"] > 0
+    assert found["overhead"]["first"]["other"] > found["overhead"]["first"]["base"] > 0
     assert [row["n_clients"] for row in found["load"]] == [1, 3]
     for row in found["load"]:
         assert list(row["paces"]) == ["foretoken", "other"]

@@ -65,14 +65,14 @@ def test_short_texts_are_not_kept(vocabulary: Vocabulary) -> None:
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_goes(vocabulary: Vocabulary) -> None:
-    known = KnownTexts(vocabulary, max_characters=40_000)
+    known = KnownTexts(vocabulary, max_characters=200_000)
     for number in range(12):
         text = f"{number}" + turns(400)[: 9000 + number] + "x" * number
         assert known.tokenize(text, f"owner {number}") == vocabulary.tokenize(text)
-        assert known.n_characters <= 40_000
+        assert known.n_characters <= 200_000
     n = known.n_tokenized
     known.tokenize(text, "owner 11")
     assert known.n_tokenized == n
-    huge = "x" * 50_000
+    huge = "x" * 250_000
     assert known.tokenize(huge, "a") == vocabulary.tokenize(huge)
-    assert known.n_characters <= 40_000
+    assert known.n_characters <= 200_000

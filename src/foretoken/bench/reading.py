@@ -54,7 +54,7 @@ def measure(vocabulary: Vocabulary, n_tokens: int, n_rounds: int) -> list[Part]:
 def _conversation(vocabulary: Vocabulary, n_tokens: int) -> tuple[str, str]:
     """About so many tokens, and the turn after them."""
     messages: list[str] = []
-    n = 0
+    n = n_first = 0
     while n < n_tokens + _MORE:
         number = len(messages)
         lines = "".join(f"    value_{i} = table[{number * i % 97}] + {number}\n" for i in range(number % 23))

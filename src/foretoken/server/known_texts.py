@@ -12,6 +12,8 @@ from foretoken.types import Token
 
 SHORT = 8192
 """Characters of a text that is tokenised as fast as it is looked up."""
+_BESIDE = 256
+"""What remembering a text takes beside the text, in characters: many short ones must not add up unseen."""
 
 
 class KnownTexts:
@@ -19,7 +21,7 @@ class KnownTexts:
 
     def __init__(self, vocabulary: Vocabulary, max_characters: int = 8 << 20, short: int = SHORT) -> None:
         self.n_characters = 0
-        """Of all texts that are remembered."""
+        """Of all texts that are remembered, and what each takes beside."""
         self.n_tokenized = 0
         """Of all parts that had to be tokenised."""
         self._vocabulary = vocabulary
@@ -57,11 +59,11 @@ class KnownTexts:
         found = array("i", self._vocabulary.tokenize(text, add_special=add_special))
         with self._turn:
             self.n_tokenized += len(text)
-            if len(text) <= self._max_characters and key not in self._known:
+            if len(text) + _BESIDE <= self._max_characters and key not in self._known:
                 self._known[key] = found
-                self.n_characters += len(text)
+                self.n_characters += len(text) + _BESIDE
             while self.n_characters > self._max_characters:
                 oldest = next(iter(self._known))
                 del self._known[oldest]
-                self.n_characters -= len(oldest[2])
+                self.n_characters -= len(oldest[2]) + _BESIDE
         return found

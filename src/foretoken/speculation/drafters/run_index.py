@@ -14,6 +14,8 @@ from foretoken.types import Token
 
 _BASE = 0x9E3779B97F4A7C15
 _ALL = (1 << 64) - 1
+_WORTH_KEEPING = 512
+"""Tokens that are read as fast as looked for."""
 
 
 class RunIndex:
@@ -128,7 +130,3 @@ class Shelf:
     def memory_bytes(self) -> int:
         """Roughly the bytes held."""
         return sum(index.memory_bytes() for _, index in self._kept)
-
-
-_WORTH_KEEPING = 512
-"""Tokens that are read as fast as looked for."""
