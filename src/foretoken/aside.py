@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import ParamSpec
 
-Work = Callable[[], object]
+P = ParamSpec("P")
 
 
 class Aside:
@@ -12,20 +14,21 @@ class Aside:
 
     def __init__(self, later: bool) -> None:
         self._later = later
-        self._waiting: list[Work] = []
+        self._waiting: list[Callable[[], object]] = []
 
-    def do(self, work: Work) -> None:
+    def do(self, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Do it now, or leave it for the next `catch_up` where that costs less."""
         if self._later:
-            self._waiting.append(work)
+            self._waiting.append(partial(work, *args, **kwargs))
         else:
-            work()
+            work(*args, **kwargs)
 
     def catch_up(self) -> None:
         """Do all that was left."""
-        waiting, self._waiting = self._waiting, []
-        for work in waiting:
-            work()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for work in waiting:
+                work()
 
 
 AT_ONCE = Aside(later=False)

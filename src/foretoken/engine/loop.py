@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -266,7 +265,7 @@ class Loop:
         except GrammarError as error:
             session.fault = str(error)
             reason = "invalid"
-        self.aside.do(partial(session.deliver, infos, text, self._account(part, n_accepted)))
+        self.aside.do(session.deliver, infos, text, self._account(part, n_accepted))
         return len(infos), n_accepted, reason
 
     def _account(self, part: Work, n_accepted: int) -> Step:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from time import perf_counter
 
 from msgspec.structs import replace
@@ -67,12 +66,12 @@ class Speculator:
         """The draft to verify for each slot that asks; slots with none are left out."""
         if not self.guards:
             return {}
-        started = self._clock()
         worth_asking = self.planner.worth_asking(asks)
         bound = [ask for ask in asks if ask.grammar is not None]
         if not worth_asking and not bound:
             return {}
-        self._asked = {ask.seq for ask in worth_asking}
+        started = self._clock()
+        self._asked, self._spent = {ask.seq for ask in worth_asking}, {}
         self._offers = offers = self._ask(asks, worth_asking, bound)
         chosen: dict[SeqId, Draft] = {}
         if any(offers.values()):
@@ -153,7 +152,8 @@ class Speculator:
                     before = guard.total.accept.ms
                     guard.accept(seq, verdict)
                     record.statistics[source].accept.add(guard.total.accept.ms - before)
-        record.judged(verdict)
+        if record.curious:
+            record.judged(verdict)
 
     def stepped(
         self,
@@ -166,16 +166,16 @@ class Speculator:
         """A step is over: what it took, for the planner to learn from; `aside` where the next plan can do without."""
         if not reading:
             self.widths[sum(rows.values())].add(ms)
-        happened = (self._verdicts, self._offers, self._spent, self._asked)
-        learn = partial(self.planner.observe, Step(rows, ms, reading, *happened, computing_ms))
-        if self._asked or self._spent or self._ended:
-            learn()
+        step = Step(rows, ms, reading, self._verdicts, self._offers, self._spent, self._asked, computing_ms)
+        self._verdicts = {}
+        if self._offers or self._spent or self._ended:
+            self.planner.observe(step)
+            self._offers, self._spent, self._asked = {}, {}, set()
+            for seq in self._ended:
+                self.planner.end(seq)
+            self._ended.clear()
         else:
-            aside.do(learn)
-        self._verdicts, self._offers, self._spent, self._asked = {}, {}, {}, set()
-        for seq in self._ended:
-            self.planner.end(seq)
-        self._ended.clear()
+            aside.do(self.planner.observe, step)
 
     def end(self, seq: SeqId) -> Mapping[str, DrafterUsage]:
         """The request is over; returns what each drafter did for it."""
@@ -204,6 +204,11 @@ class _SessionRecord:
             own.offer(draft)
             guard.total.offer(draft)
             self._offers.append(draft)
+
+    @property
+    def curious(self) -> bool:
+        """Whether there are offers that what is said next is compared with."""
+        return bool(self._offers or self._claims)
 
     def judged(self, verdict: Verdict) -> None:
         for offer in self._offers:

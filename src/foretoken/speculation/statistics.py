@@ -123,14 +123,17 @@ class Claims:
     def __init__(self) -> None:
         self._open: dict[str, _Claim] = {}
 
+    def __len__(self) -> int:
+        """How many are still being followed."""
+        return len(self._open)
+
     def add(self, statistics: tuple[DrafterStatistics, ...], draft: Draft, n_verified: int) -> None:
         if len(draft) > n_verified and draft.source not in self._open:
             self._open[draft.source] = _Claim(statistics, draft.tokens, n_verified)
 
     def settle(self, emitted: tuple[Token, ...]) -> None:
         """Compare every open claim with the tokens the model has just said."""
-        if self._open:
-            self._open = {source: claim for source, claim in self._open.items() if self._still_open(claim, emitted)}
+        self._open = {source: claim for source, claim in self._open.items() if self._still_open(claim, emitted)}
 
     @staticmethod
     def _still_open(claim: _Claim, emitted: tuple[Token, ...]) -> bool:
