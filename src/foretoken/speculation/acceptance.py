@@ -16,6 +16,7 @@ _PRIOR = 4.0
 """Weight, in judged tokens, of the drafter's own word before anything is known."""
 STREAKS = ((2, 4.0), (5, 3.0), (12, 2.0), (1 << 30, 1.5))
 """Runs of right tokens, and how many times its own doubt a drafter is doubted in them before anything is known."""
+_NEVER = STREAKS[-1][0]
 _LIMITS = tuple(limit for limit, _ in STREAKS)
 _RISKS = (0.25, 0.2, 0.1, 0.05)
 """The chance that is always reckoned with in such a run that not even the first token is right."""
@@ -24,6 +25,13 @@ _MEMORY = 0.99
 _SESSION_MEMORY = 0.75
 """Texts change character within a few drafts."""
 _SESSION_PRIOR = 1.0
+_DOUBT_MEMORY = 0.97
+"""Likewise, token by token, where confidences are probabilities."""
+_DOUBT_PRIOR = 1.0
+"""Weight of a session's doubt being what it is elsewhere, in wrong tokens."""
+_DOUBT_LEAST, _DOUBT_MOST = 0.2, 2.0
+_ACCURATE = 8.0
+"""Tokens that must have been judged in a session to count as much as what is thought before."""
 _SURE = 0.998
 _HOPELESS = 0.02
 """Tokens less likely than this to be reached are not worth a thought."""
@@ -50,24 +58,45 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Trust:
-    """First tokens that were right against those expected to be, of one drafter in one session, lately."""
+    """How one drafter fared in one session lately."""
 
+    streak: int = 0
     right: float = 0.0
     expected: float = 0.0
-    streak: int = 0
+    """Of first tokens: so many were right, and so many should have been."""
+    judged: float = 0.0
+    wrong: float = 0.0
+    doubted: float = 0.0
+    """Of all tokens: so many were wrong, and so many should have been."""
 
     @property
     def factor(self) -> float:
+        """How much a draft is to be believed whose doubt sits where it begins: whether this is the place at all."""
         return min(1.0, (self.right + _SESSION_PRIOR) / (self.expected + _SESSION_PRIOR))
 
-    def learn(self, right: bool, expected: float) -> None:
+    @property
+    def doubt(self) -> float:
+        """How many times as often as it says itself a drafter is wrong whose confidences are probabilities."""
+        ratio = (self.wrong + _DOUBT_PRIOR) / (self.doubted + _DOUBT_PRIOR)
+        return min(_DOUBT_MOST, max(_DOUBT_LEAST, ratio))
+
+    def learn_first(self, right: bool, expected: float) -> None:
         self.right = self.right * _SESSION_MEMORY + right
         self.expected = self.expected * _SESSION_MEMORY + expected
+
+    def learn(self, right: bool, expected: float) -> None:
+        self.judged = self.judged * _DOUBT_MEMORY + 1
+        self.wrong = self.wrong * _DOUBT_MEMORY + (not right)
+        self.doubted = self.doubted * _DOUBT_MEMORY + 1 - expected
 
 
 @dataclass(slots=True)
 class Acceptance:
-    """Turns confidences into probabilities, by drafter, confidence and tokens right before, and by session."""
+    """Turns confidences into probabilities, by drafter, confidence and tokens right before, and by session.
+
+    A drafter that copies is right as long as it is at the right place, so that what was right before says most. Of one
+    whose confidences are probabilities every token tells as much, and a text that it knows it doubts too much.
+    """
 
     calibrated: set[str] = field(default_factory=set)
     """Drafters whose confidences are probabilities, as a model's are."""
@@ -80,10 +109,10 @@ class Acceptance:
     def reach(self, seq: SeqId, draft: Draft) -> list[float]:
         """For each token the probability that it and all before it are right, as far as that is worth a thought."""
         found: list[float] = []
-        # Doubt sits where a draft begins: whether this is the place at all.
         trust = self._trusted(seq, draft.source)
-        total, run = trust.factor, _run(trust.streak)
-        limit, latest, p = STREAKS[run][0], -1, 0.0
+        total, doubted, run = trust.factor, trust.doubt, self._run(draft.source, trust.streak)
+        limit = _NEVER if draft.source in self.calibrated else STREAKS[run][0]
+        latest, p = -1, 0.0
         for n_right, stated in enumerate(draft.confidence, trust.streak):
             # This happens at every step, for every token of every offer: tokens of one class are believed alike.
             if n_right >= limit:
@@ -92,7 +121,7 @@ class Acceptance:
             doubt = self._doubts.get(stated)
             if doubt is None or doubt != latest:
                 latest = self._doubt(stated)
-                p = self._chance(draft.source, run, stated)
+                p = 1.0 - min(1.0, (1.0 - self._chance(draft.source, run, stated)) * doubted)
             total *= p
             if total < _HOPELESS:
                 break
@@ -114,10 +143,13 @@ class Acceptance:
         end = min(start + len(emitted), len(offer.tokens))
         for at in range(start, end):
             right, stated = offer.tokens[at] == emitted[at - start], offer.confidence[at]
-            run = _run(trust.streak)
+            run = self._run(offer.source, trust.streak)
             bucket = self._bucket(offer.source, run, stated)
-            if at == start:
-                trust.learn(right, bucket.probability(self._believed(offer.source, stated, run)))
+            believed = bucket.probability(self._believed(offer.source, stated, run))
+            if offer.source in self.calibrated:
+                trust.learn(right, believed)
+            elif at == start:
+                trust.learn_first(right, believed)
             bucket.learn(right)
             if not right:
                 trust.streak = 0
@@ -166,9 +198,15 @@ class Acceptance:
         """
         if stated == 1.0:
             return 0.0
-        run = _run(self._trusted(seq, source).streak)
-        bucket = self._buckets.get((source, run, self._doubt(stated)))
-        return _RISKS[run] if bucket is None else min(_RISKS[run], bucket.risk * n_slots)
+        streak = self._trusted(seq, source).streak
+        bucket = self._buckets.get((source, self._run(source, streak), self._doubt(stated)))
+        least = _RISKS[_run(streak)]
+        return least if bucket is None else min(least, bucket.risk * n_slots)
+
+    def accuracy(self, seq: SeqId, source: str, expected: float) -> float:
+        """How many of the tokens of a drafter whose confidences are probabilities were right lately."""
+        trust = self._trusted(seq, source)
+        return (trust.judged - trust.wrong + _ACCURATE * expected) / (trust.judged + _ACCURATE)
 
     def forget(self, seq: SeqId) -> None:
         """A session is over."""
@@ -188,6 +226,10 @@ class Acceptance:
     def _believed(self, source: str, stated: float, run: int) -> float:
         """A drafter's own word before anything is known."""
         return stated if source in self.calibrated else float(stated ** STREAKS[run][1])
+
+    def _run(self, source: str, n_right: int) -> int:
+        """Which kind of run a token is in, where that says anything."""
+        return 0 if source in self.calibrated else _run(n_right)
 
     def _trusted(self, seq: SeqId, source: str) -> _Trust:
         return self._trust[seq].setdefault(source, _Trust())

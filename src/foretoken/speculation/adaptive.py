@@ -13,7 +13,7 @@ from foretoken.speculation.ledger import BackOff, Balance
 from foretoken.speculation.pause import LONGEST, SHARE
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
 from foretoken.speculation.price import Prices
-from foretoken.speculation.request_record import Requests
+from foretoken.speculation.request_record import RequestRecord, Requests
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
 from foretoken.types import SeqId
 
@@ -102,7 +102,7 @@ class AdaptivePlanner:
 
     def observe(self, step: Step) -> None:
         self._unlearnt.append(step)
-        if len(self._unlearnt) >= min(_BEHIND, self._quiet) or step.reading or not _is_uneventful(step):
+        if step.reading or len(self._unlearnt) >= self._quiet or not _is_uneventful(step):
             self._catch_up()
 
     def _catch_up(self) -> None:
@@ -110,7 +110,25 @@ class AdaptivePlanner:
         for step in self._unlearnt:
             self._learn(step)
         self._unlearnt.clear()
-        self._quiet = min((request.pause.wait for request in self._requests.values()), default=0)
+        self._quiet = min(_BEHIND, min(map(self._steps_until_ask, self._requests.values()), default=0))
+
+    def _steps_until_ask(self, request: RequestRecord) -> int:
+        """Plain steps before a slot is to be asked again, or a drafter in doubt may prove itself."""
+        wait = request.pause.wait
+        return min(wait, self._steps_until_proof(request)) if wait else 0
+
+    def _steps_until_proof(self, request: RequestRecord) -> int:
+        """Plain steps before a drafter in doubt may prove itself."""
+        if len(self._requests) > 1:
+            return LONGEST
+        return min(
+            (
+                max(0, _PROOF_TOKENS - (request.n_said - request.doubted.get(source, 0)))
+                for source in self._prices.provable
+                if not self._trusts(request, source) and self._prices.pays_for_proof(source, request.ledger)
+            ),
+            default=LONGEST,
+        )
 
     def _learn(self, step: Step) -> None:
         self._n_steps += 1
@@ -151,7 +169,7 @@ class AdaptivePlanner:
         # No wait ends before that; a new request is known since its prompt was read, and does not wait.
         if len(self._unlearnt) < self._quiet and len(asks) <= len(self._requests):
             return ()
-        paused = {ask.seq for ask in asks if self._requests[ask.seq].pause.lasts}
+        paused = {ask.seq for ask in asks if self._steps_until_ask(self._requests[ask.seq])}
         if len(paused) == len(asks):
             asks = ()
         elif paused:
@@ -160,7 +178,7 @@ class AdaptivePlanner:
         return asks
 
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
-        if not self._trusts(ask.seq, source) or self._others_suffice(ask, source, offers):
+        if not self._trusts(self._requests[ask.seq], source) or self._others_suffice(ask, source, offers):
             return True
         request = self._requests[ask.seq]
         if not self._prices.affordable(source, request.ledger, self.cost.curve(1)):
@@ -173,7 +191,7 @@ class AdaptivePlanner:
         request = self._requests[ask.seq]
         may_prove = (
             len(self._requests) == 1
-            and not self._trusts(ask.seq, source)
+            and not self._trusts(self._requests[ask.seq], source)
             and request.n_said - request.doubted.get(source, 0) >= _PROOF_TOKENS
             and self._prices.pays_for_proof(source, request.ledger)
             and not self._others_suffice(ask, source, offers)
@@ -192,8 +210,8 @@ class AdaptivePlanner:
         else:
             request.doubt(source)
 
-    def _trusts(self, seq: SeqId, source: str) -> bool:
-        trusts = self._requests[seq].trusts
+    def _trusts(self, request: RequestRecord, source: str) -> bool:
+        trusts = request.trusts
         if source not in trusts:
             trusts[source] = self._prices.trusts(source, alone=len(self._requests) == 1)
         return trusts[source]
@@ -212,7 +230,8 @@ class AdaptivePlanner:
         risk = self.acceptance.risk(ask.seq, source, _PROVEN_SURE)
         bearable_ms = max(self._prices.purse_ms(source, ledger), ledger.stake_ms(plain_ms) / max(risk, 1e-3))
         affordable = [width for width in self.cost.curve.widths if self.cost.curve(width) - plain_ms <= bearable_ms]
-        best = max(affordable, key=lambda width: self._speed(source, width, _PROVEN_SURE), default=1)
+        chance = self.acceptance.accuracy(ask.seq, source, _PROVEN_SURE)
+        best = max(affordable, key=lambda width: self._speed(source, width, chance), default=1)
         return max(self._small_bet(), best - ask.n_pending)
 
     def _small_bet(self) -> int:
@@ -343,7 +362,7 @@ class AdaptivePlanner:
 
 def _is_uneventful(step: Step) -> bool:
     """Most steps of a text that nobody foresees: nobody was asked for them."""
-    return not (step.asked or step.offers or step.drafting)
+    return not (step.offers or step.asked or step.drafting)
 
 
 def _is_sure(reach: Sequence[float]) -> bool:

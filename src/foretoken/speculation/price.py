@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foretoken.speculation.ledger import MAX_LOSS, Ledger
@@ -130,6 +131,11 @@ class Prices:
             return 0.0
         saved_ms = ledger.by_drafter.get(source, 0.0)
         return _SPENT * account.purse_ms + (saved_ms / 2 if saved_ms > 0 else saved_ms)
+
+    @property
+    def provable(self) -> Sequence[str]:
+        """Drafters that can win trust by proof."""
+        return [source for source, account in self._accounts.items() if account.can_prove]
 
     def can_prove(self, source: str) -> bool:
         """Whether it can win trust by proof."""

@@ -382,6 +382,43 @@ def test_a_run_of_right_tokens_is_believed_more() -> None:
     assert acceptance.reach(0, bold)[0] < 0.9
 
 
+def test_who_doubts_a_text_too_much_is_believed_more_in_it_and_no_more_elsewhere() -> None:
+    acceptance = Acceptance({"model"})
+    shy = Draft((1, 2, 3, 4), (0.8, 0.7, 0.9, 0.75), "model")
+    stated = acceptance.reach(0, shy)
+    assert stated == pytest.approx([0.8, 0.56, 0.504, 0.378])
+    for _ in range(5):
+        acceptance.learn(0, shy, shy.tokens)
+    known = acceptance.reach(0, shy)
+    assert known[-1] > 0.75, "a text that it knows by heart"
+    elsewhere = acceptance.reach(1, shy)
+    assert stated[-1] < elsewhere[-1] < known[-1]
+    for _ in range(6):
+        acceptance.learn(0, shy, (9,))
+    assert acceptance.reach(0, shy)[-1] < elsewhere[-1], "and then the text changes"
+
+
+def test_who_is_wrong_more_often_than_it_says_is_believed_less() -> None:
+    acceptance = Acceptance({"model"})
+    bold = Draft((1, 2, 3, 4), (0.95,) * 4, "model")
+    for _ in range(4):
+        acceptance.learn(0, bold, (1, 9))
+    assert acceptance.reach(0, bold)[-1] < 0.6 * 0.95**4
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=80), st.floats(0, 1))
+def test_what_is_believed_stays_a_probability_and_falls_along_a_draft(
+    judged: list[tuple[float, bool]], stated: float
+) -> None:
+    for acceptance in (Acceptance(), Acceptance({"model"})):
+        for p, right in judged:
+            acceptance.learn(0, Draft((1,), (p,), "model"), (1 if right else 2,))
+        reach = acceptance.reach(0, Draft((1,) * 6, (stated,) * 6, "model"))
+        assert all(0 < p <= 1 for p in reach)
+        assert reach == sorted(reach, reverse=True)
+        assert 0 <= acceptance.accuracy(0, "model", 0.98) <= 1
+
+
 def test_a_drafter_that_loses_rests_longer_each_time() -> None:
     rest = BackOff()
     lengths = []
@@ -700,6 +737,34 @@ def test_what_it_would_have_guessed_teaches_how_far_it_can_be_believed() -> None
     assert p.acceptance.first(0, offer(0.9, source="slow")) > begun[1]
     p.proved(replace(ask(), tokens=text), "slow", remembered(text, 16, 0.2), 3.0)
     assert p.acceptance.first(0, offer(0.9, source="slow")) < begun[1]
+
+
+def test_a_proof_that_is_due_is_not_put_off_because_the_others_have_nothing_to_say() -> None:
+    def due(n_steps: int, *provable: str) -> bool:
+        p = planner()
+        for source in provable:
+            p.demand_proof(source)
+        for _ in range(n_steps):
+            asked = bool(p.worth_asking([ask()]))
+            happened: tuple = ({0: []}, {0: {"a": 0.5}}, {0}) if asked else ({}, {}, set())
+            p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, *happened))
+        assert p._requests[0].pause.lasts
+        return bool(p.worth_asking([ask()]))
+
+    assert due(16, "slow")
+    assert not due(15, "slow"), "there is nothing to look back on yet"
+    assert not due(16)
+
+
+def test_who_is_right_all_the_time_is_asked_for_more() -> None:
+    p = planner(GPU)
+    p.believe("slow")
+    p._requests[0].ledger.won_ms = 1e6
+    p.acceptance._trusted(0, "slow").streak = 50
+    begun = p.appetite(ask(), "slow")
+    for _ in range(10):
+        p.acceptance.learn(0, offer(0.9, 8, "slow"), tuple(range(8)))
+    assert p.appetite(ask(), "slow") > begun
 
 
 def test_who_lost_too_much_may_win_trust_again_by_what_it_would_have_guessed_since() -> None:
