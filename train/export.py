@@ -1,4 +1,4 @@
-"""Write a trained model as GGUF (F16, or Q8_0 by gguf's own quantiser) and quantise further with libllama."""
+"""Write a trained model as GGUF (F16, Q8_0 or Q4_0 by gguf's own quantiser), or quantise it with libllama."""
 
 import argparse
 import json
@@ -20,6 +20,7 @@ FILE_TYPES = {
     "f32": LlamaFileType.ALL_F32,
     "f16": LlamaFileType.MOSTLY_F16,
     "q8_0": LlamaFileType.MOSTLY_Q8_0,
+    "q4_0": LlamaFileType.MOSTLY_Q4_0,
 }
 Array = NDArray[np.float32]
 
@@ -95,8 +96,8 @@ class Export:
     def matrix(self, name: str, values: Array) -> None:
         """Add a matrix in the file's own type."""
         values = np.ascontiguousarray(values, dtype=np.float32)
-        if self.kind == "q8_0" and values.shape[-1] % 32 == 0:
-            kind = GGMLQuantizationType.Q8_0
+        if self.kind in ("q8_0", "q4_0") and values.shape[-1] % 32 == 0:
+            kind = GGMLQuantizationType[self.kind.upper()]
             self.writer.add_tensor(name, quantize(values, kind), raw_dtype=kind)
         else:
             self.writer.add_tensor(name, values if self.kind == "f32" else values.astype(np.float16))
@@ -183,7 +184,7 @@ def main() -> None:
     parser.add_argument("weights", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument(
-        "--kind", default="f16", help="f32, f16, q8_0, or a mixture that libllama makes, such as q4_k_m"
+        "--kind", default="f16", help="f32, f16, q8_0, q4_0, or a mixture that libllama makes, such as q4_k_m"
     )
     parser.add_argument("--name", default="foretoken-mini")
     parser.add_argument("--tokenizer", type=Path, default=HERE / "tokenizer.json")

@@ -100,6 +100,20 @@ def again(work: Path) -> None:
     run("train.py", "--config", config, *given, "--no-compile", "--out", work / "again.pt", "--steps", 5)
 
 
+def imitate(work: Path) -> None:
+    """Teach a draft model what was said, here anything, with the weights that Q4_0 has."""
+    import numpy as np
+
+    rng, n = np.random.default_rng(0), 4000
+    best = rng.integers(0, 1024, (n, 16), np.int16)
+    kind = np.arange(n) // 100 * 2 + (np.arange(n) % 100 > 40)
+    chances = np.full((n, 16), np.log(1 / 16), np.float16)
+    np.savez(work / "said.npz", tokens=best[:, 0], kind=kind.astype(np.int32), best=best, chances=chances)
+    said = ("--said", work / "said.npz", "--held-out", work / "said.npz", "--out", work / "imitating.pt")
+    config = ("--config", HERE / "configs" / "toy-draft.json")
+    run("imitate.py", work / "taught-q8_0.gguf", *said, *config, "--seconds", 3, "--batch", 4)
+
+
 def check_tokens(work: Path) -> None:
     """Cut held-out text and dialogues with both tokenisers."""
     from tokenizers import Tokenizer
@@ -133,6 +147,8 @@ def main() -> None:
         for kind in ("f32", "f16", "q8_0"):
             run("export.py", work / f"{name}.pt", work / f"{name}-{kind}.gguf", "--kind", kind, *tokenizer)
     again(work)
+    imitate(work)
+    run("export.py", work / "imitating.pt", work / "imitating-q4_0.gguf", "--kind", "q4_0", *tokenizer)
     run("export.py", work / "toy-f16.gguf", work / "toy-q4_k_m.gguf", "--kind", "q4_k_m")
     check_tokens(work)
     run("parity.py", work / "toy.pt", work / "toy-f16.gguf", *tokenizer)

@@ -41,7 +41,7 @@ _SHIPPED = (
         "nano", "foretoken-nano-q8_0.gguf", "e884f395ea793356c9ce79dcaf2e92e1ffdfc38f108abfd6b05d63bc66fb0e9c"
     ),
     EmbeddedModel(
-        "pico", "foretoken-pico-q8_0.gguf", "a83ac27f79b15826c9ea53935bc66dda37796f11b32ff6e2c2f167fb4b84a5f4"
+        "pico", "foretoken-pico-q4_0.gguf", "7ece9c210047968dc946187dd1a4180e99128575d63df3b01cd492fa83d83cbb"
     ),
 )
 MODELS = {model.name: model for model in _SHIPPED}
