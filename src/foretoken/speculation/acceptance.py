@@ -183,6 +183,11 @@ class Acceptance:
                 self.learn(seq, offer, emitted, start)
         return True
 
+    @property
+    def listens(self) -> bool:
+        """Whether something that was offered is still being compared with what is said."""
+        return any(self._standing.values())
+
     def streak(self, seq: SeqId, source: str) -> int:
         """How many tokens of this drafter were right in a row."""
         return self._trusted(seq, source).streak

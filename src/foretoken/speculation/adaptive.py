@@ -38,6 +38,8 @@ _MARGIN_UNPROVEN = 1.4
 """Likewise for a slot that has earned nothing yet."""
 _REINVESTED = 0.2
 """The part of what drafts save that may be spent on asking in vain for more of them."""
+_MOST_REINVESTED = 0.02
+"""And the part of all time at most."""
 _BEFORE_STEPS = 16.0
 """What was saved in requests before counts like that of so many plain steps of this one."""
 _PROOF_TOKENS = 16
@@ -102,14 +104,17 @@ class AdaptivePlanner:
 
     def observe(self, step: Step) -> None:
         self._unlearnt.append(step)
-        if step.reading or len(self._unlearnt) >= self._quiet or not _is_uneventful(step):
+        if len(self._unlearnt) >= self._quiet or not _is_plain(step):
             self._catch_up()
 
     def _catch_up(self) -> None:
         """Learn from all steps that nothing was learnt from yet."""
-        for step in self._unlearnt:
-            self._learn(step)
-        self._unlearnt.clear()
+        steps, self._unlearnt = self._unlearnt, []
+        for step in steps:
+            if not _is_plain(step) or self._aftermath.lasts or self.acceptance.listens:
+                self._learn(step)
+            else:
+                self._skim(step)
         self._quiet = min(_BEHIND, min(map(self._steps_until_ask, self._requests.values()), default=0))
 
     def _steps_until_ask(self, request: RequestRecord) -> int:
@@ -123,16 +128,27 @@ class AdaptivePlanner:
             return LONGEST
         return min(
             (
-                max(0, _PROOF_TOKENS - (request.n_said - request.doubted.get(source, 0)))
+                max(0, request.proof_due_at(source, _PROOF_TOKENS) - request.n_said)
                 for source in self._prices.provable
                 if not self._trusts(request, source) and self._prices.pays_for_proof(source, request.ledger)
             ),
             default=LONGEST,
         )
 
+    def _skim(self, step: Step) -> None:
+        """Learn from a plain step of which there is nothing to tell but what it took."""
+        self._n_steps += 1
+        for seq, verdict in step.verdicts.items():
+            request = self._requests[seq]
+            request.n_said += len(verdict.tokens)
+            request.ledger.elapsed_ms += step.ms
+            if request.pause.lasts:
+                request.pause.waited(0)
+        self.cost.observe(tuple(step.rows.values()), step.ms, step.beside_ms)
+
     def _learn(self, step: Step) -> None:
         self._n_steps += 1
-        learn_of = self._hear if _is_uneventful(step) else self._judge
+        learn_of = self._judge if step.asked or step.offers or step.drafting else self._hear
         for seq, verdict in step.verdicts.items():
             self._requests[seq].n_said += len(verdict.tokens)
             learn_of(seq, verdict, step)
@@ -192,7 +208,7 @@ class AdaptivePlanner:
         may_prove = (
             len(self._requests) == 1
             and not self._trusts(self._requests[ask.seq], source)
-            and request.n_said - request.doubted.get(source, 0) >= _PROOF_TOKENS
+            and request.n_said >= request.provable_at(source, _PROOF_TOKENS)
             and self._prices.pays_for_proof(source, request.ledger)
             and not self._others_suffice(ask, source, offers)
         )
@@ -209,6 +225,7 @@ class AdaptivePlanner:
             request.trust(source)
         else:
             request.doubt(source)
+            request.n_failed[source] = request.n_failed.get(source, 0) + 1
 
     def _trusts(self, request: RequestRecord, source: str) -> bool:
         trusts = request.trusts
@@ -343,6 +360,7 @@ class AdaptivePlanner:
         if step.verdicts[seq].n_accepted:
             pause.end()
         elif seq in step.asked:
+            self._requests[seq].asked_at = self._requests[seq].n_said - len(step.verdicts[seq].tokens)
             step_ms = step.ms / len(step.verdicts)
             pause.asked_in_vain(n_right, sum(spent.values()), step_ms, self._share_for_asking(seq))
             if len(self._requests) > 1:
@@ -354,15 +372,16 @@ class AdaptivePlanner:
         """What asking in vain may take of the time: part of what drafts save of it, here and in requests before."""
         ledger, before_ms = self._requests[seq].ledger, _BEFORE_STEPS * self.cost.curve(1)
         saved_ms = ledger.balance_ms + self._prices.saved_share() * before_ms
-        return max(SHARE, _REINVESTED * saved_ms / (ledger.elapsed_ms + before_ms))
+        share = _REINVESTED * saved_ms / (ledger.elapsed_ms + before_ms)
+        return max(SHARE, min(_MOST_REINVESTED, share))
 
     def _back_off(self, seq: SeqId, source: str) -> BackOff:
         return self._requests[seq].rests.setdefault(source, BackOff(self._n_tries))
 
 
-def _is_uneventful(step: Step) -> bool:
-    """Most steps of a text that nobody foresees: nobody was asked for them."""
-    return not (step.offers or step.asked or step.drafting)
+def _is_plain(step: Step) -> bool:
+    """Most steps of a text that nobody foresees: nobody was asked for them, and nothing was read."""
+    return not (step.reading or step.offers or step.asked or step.drafting)
 
 
 def _is_sure(reach: Sequence[float]) -> bool:

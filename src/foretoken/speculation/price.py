@@ -25,7 +25,7 @@ _FEW = 2
 """Drafts of fewer tokens took too long for other reasons to say what a token takes."""
 _STUMBLED = 2.0
 """A proof that took more times longer than those before it was held up."""
-_DEARER = 3
+_DEARER = 4
 """How many times what it took a failed proof is charged for at most, when those before it failed too."""
 _FASTER, _SLOWER = 0.5, 0.02
 """How much of what a token is thought to take one draft replaces: mostly, those that took longer had other reasons."""

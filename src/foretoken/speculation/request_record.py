@@ -8,6 +8,8 @@ from foretoken.speculation.ledger import BackOff, Ledger
 from foretoken.speculation.pause import Pause
 from foretoken.types import SeqId
 
+_MOST_DOUBLINGS = 6
+
 
 @dataclass(slots=True)
 class RequestRecord:
@@ -20,12 +22,27 @@ class RequestRecord:
     """Drafters that take long, and whether they may be asked without further proof."""
     doubted: dict[str, int] = field(default_factory=dict)
     """How many tokens had been said when one of them was last found wanting."""
+    n_failed: dict[str, int] = field(default_factory=dict)
+    """How many proofs in a row each of them has failed here."""
     n_said: int = 0
     """Tokens of the answer."""
+    asked_at: int = -1
+    """How many of them there were when somebody was last asked in vain."""
+
+    def provable_at(self, source: str, n: int) -> int:
+        """How long the answer must be for a drafter in doubt to prove itself: by `n` tokens more, twice as many after
+        every proof that it failed."""
+        return self.doubted.get(source, 0) + (n << min(self.n_failed.get(source, 0), _MOST_DOUBLINGS))
+
+    def proof_due_at(self, source: str, n: int) -> int:
+        """When to ask for its sake: once it can prove itself, and if nobody wanted that, `n` tokens later again."""
+        at = self.provable_at(source, n)
+        return at if at > self.asked_at else self.asked_at + n
 
     def trust(self, source: str) -> None:
         """It has proved that it would have guessed what was said: what it lost before is no reason not to ask it."""
         self.trusts[source] = True
+        self.n_failed.pop(source, None)
         self.ledger.forgive(source)
         self.rests.pop(source, None)
         self.pause.end()

@@ -40,6 +40,8 @@ class Speculator:
                 self.planner.demand_proof(guard.name)
         self._clock = clock
         self._sessions: dict[SeqId, _SessionRecord] = {}
+        self._guarded: set[SeqId] = set()
+        """Those for which there is somebody to ask."""
         self._verdicts: dict[SeqId, Verdict] = {}
         self._offers: dict[SeqId, list[Draft]] = {}
         self._spent: dict[SeqId, dict[str, float]] = {}
@@ -57,6 +59,8 @@ class Speculator:
         """A request starts in a slot; only the allowed drafters, if named, will be asked for it."""
         guards = [guard for guard in self.guards if allowed is None or guard.name in allowed]
         record = self._sessions.setdefault(seq, _SessionRecord(guards))
+        if guards:
+            self._guarded.add(seq)
         for guard in record.guards:
             before = guard.total.begin.ms
             guard.begin(seq, prompt, owner)
@@ -64,7 +68,7 @@ class Speculator:
 
     def draft(self, asks: Sequence[DraftAsk]) -> dict[SeqId, Draft]:
         """The draft to verify for each slot that asks; slots with none are left out."""
-        if not self.guards:
+        if not self._guarded:
             return {}
         worth_asking = self.planner.worth_asking(asks)
         bound = [ask for ask in asks if ask.grammar is not None]
@@ -180,6 +184,7 @@ class Speculator:
     def end(self, seq: SeqId) -> Mapping[str, DrafterUsage]:
         """The request is over; returns what each drafter did for it."""
         record = self._sessions.pop(seq)
+        self._guarded.discard(seq)
         # The planner has yet to learn from the session's last step.
         self._ended.append(seq)
         for guard in record.guards:

@@ -756,6 +756,38 @@ def test_a_proof_that_is_due_is_not_put_off_because_the_others_have_nothing_to_s
     assert not due(16)
 
 
+def test_every_proof_that_fails_puts_off_the_next_one_of_a_request_for_longer() -> None:
+    p = planner()
+    p.demand_proof("slow")
+    p._prices._account("slow").purse_ms = 1e6
+    proofs, text = [], list(range(40))
+    for n in range(250):
+        if n_tokens := p.doubts(ask(), "slow", []):
+            proofs.append(n)
+            p.proved(replace(ask(), tokens=text), "slow", remembered(text, n_tokens, 0.4), 0.1)
+        p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {}))
+    assert proofs == [16, 16 + 32, 16 + 32 + 64, 16 + 32 + 64 + 128]
+    p.end(0)
+    p._requests[0].n_said = 16
+    assert p.doubts(ask(), "slow", []), "the next request is another text"
+
+
+@pytest.mark.parametrize("provable", [False, True])
+def test_what_was_saved_before_pays_for_vain_asks_only_so_far(provable: bool) -> None:
+    """Also where a proof is due that nobody lets it give, as in a request that allows only others."""
+    p = planner()
+    p.demand_proof("slow")
+    p._prices._account("slow").saved_share, p._prices._account("slow").purse_ms = 5.0, 1e6 if provable else -1e6
+    p._prices._account("slow").proof_ms = 1.0
+    n_asked = 0
+    for _ in range(300):
+        asked = bool(p.worth_asking([ask()]))
+        n_asked += asked
+        happened: tuple = ({0: []}, {0: {"a": 0.5}}, {0}) if asked else ({}, {}, set())
+        p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, *happened))
+    assert n_asked <= 2 + 300 * 10.0 * 0.02 / 0.5 + provable * 300 / 16
+
+
 def test_who_is_right_all_the_time_is_asked_for_more() -> None:
     p = planner(GPU)
     p.believe("slow")

@@ -126,6 +126,20 @@ def test_only_the_allowed_are_asked() -> None:
     assert s.draft([ask()]) == {}
 
 
+def test_a_request_that_allows_nobody_is_not_planned_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = FixedPlanner(n_max=8)
+    planned: list[int] = []
+    monkeypatch.setattr(FixedPlanner, "worth_asking", lambda self, asks: planned.append(len(asks)) or asks)
+    s = Speculator([Scripted("a", [7])], planner, 100)
+    s.begin(0, [1], "me", allowed=())
+    assert s.draft([ask()]) == {}
+    assert not planned
+    s.end(0)
+    s.begin(0, [1], "me")
+    assert s.draft([ask()])
+    assert planned == [1]
+
+
 def test_feedback_goes_to_whoever_drafted() -> None:
     one, two = Scripted("one", [5]), Scripted("two", [6, 7])
     s = speculator(one, two)
