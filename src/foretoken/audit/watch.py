@@ -31,6 +31,9 @@ class Watch:
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         return self.planner.worth_asking(asks)
 
+    def settled(self, ask: DraftAsk, offers: Sequence[Draft]) -> bool:
+        return self.planner.settled(ask, offers)
+
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
         return self.planner.too_dear(ask, source, offers)
 

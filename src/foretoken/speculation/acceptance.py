@@ -32,7 +32,7 @@ _DOUBT_PRIOR = 1.0
 _DOUBT_LEAST, _DOUBT_MOST = 0.2, 2.0
 _ACCURATE = 8.0
 """Tokens that must have been judged in a session to count as much as what is thought before."""
-_SURE = 0.998
+_SURE = 0.9995
 _HOPELESS = 0.02
 """Tokens less likely than this to be reached are not worth a thought."""
 _MAX_KNOWN = 4096

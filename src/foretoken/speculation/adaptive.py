@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import eq
 
-from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.aftermath import Aftermath
+from foretoken.speculation.asking import SMALL_BET, Asking
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
-from foretoken.speculation.ledger import BackOff, Balance
-from foretoken.speculation.pause import LONGEST, SHARE
+from foretoken.speculation.ledger import Balance
+from foretoken.speculation.pause import LONGEST
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
-from foretoken.speculation.price import Prices
-from foretoken.speculation.request_record import RequestRecord, Requests
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
 from foretoken.types import SeqId
 
 _PROVEN = 0.9
-_SMALL_BET = 3
-"""A slot that has lost its stake may win it back with this many rows, on tokens at least so likely, or with half as
-many as were right in a row since, verified or not."""
-_WORTHWHILE = 1.8
-"""So many times as fast as plain steps, if all of them are right, are the shortest drafts that may be bet freely."""
+"""A slot that has lost its stake may bet a few tokens still if they are at least so likely."""
 _CURIOSITY = 24
 """Sure drafts declined as too dear before one is verified after all; twice as many the next time."""
-_PROVEN_SURE = 0.98
-"""How sure a drafter that takes long is thought to be when it is decided how much to ask of it."""
-_GOOD_OFFER = 0.7
-"""Where a drafter's first token is at least this likely to be right, none whose guesses take long is asked."""
-_GAP = 3
-"""Vain asks of the others in a row, in a text of which they foresaw something, before one that takes long is read into
-it: where a copy stumbles it is soon on its feet again."""
 _MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 _MARGIN_UNPROVEN = 1.4
 """Likewise for a slot that has earned nothing yet."""
-_REINVESTED = 0.2
-"""The part of what drafts save that may be spent on asking in vain for more of them."""
-_MOST_REINVESTED = 0.02
-"""And the part of all time at most."""
-_BEFORE_STEPS = 16.0
-"""What was saved in requests before counts like that of so many plain steps of this one."""
-_PROOF_TOKENS = 16
-"""Tokens that a drafter in doubt must guess in hindsight."""
-_PROOF = 1.2
-"""How many times as fast as plain decoding they must have made it."""
 _BEHIND = LONGEST
 """Plain steps that may wait, if nobody is asked meanwhile, until something is learnt from them: together they take
 little more than one alone, when a step of the model has driven everything else out of the processor's cache."""
@@ -53,7 +29,7 @@ little more than one alone, when a step of the model has driven everything else 
 _NOTHING: Mapping[str, float] = {}
 
 
-class AdaptivePlanner:
+class AdaptivePlanner(Asking):
     """Maximises expected speed over all slots together; plain decoding is always a candidate."""
 
     def __init__(
@@ -65,29 +41,19 @@ class AdaptivePlanner:
         p_min: float = 0.0,
         n_tries: int | None = None,
     ) -> None:
-        self.cost = BatchCost(cost, in_passes=memory.replays)
-        self.acceptance = Acceptance()
+        super().__init__(BatchCost(cost, in_passes=memory.replays), n_tries)
         self._sizing = Sizing(self.cost, memory)
         self._n_min = n_min
         self._n_max = n_max
         self._p_min = p_min
-        self._n_tries = n_tries
         self._n_declined = 0
         self._curiosity = _CURIOSITY
         self._aftermath = Aftermath()
-        self._requests = Requests()
-        self._prices = Prices()
         self._balances: dict[str, Balance] = {}
         self._unlearnt: list[Step] = []
         self._n_steps = 0
         self._quiet = 0
         """Steps from the last learnt one on for which no slot is to be asked."""
-
-    def believe(self, source: str) -> None:
-        self.acceptance.calibrated.add(source)
-
-    def demand_proof(self, source: str) -> None:
-        self._prices.demand_proof(source)
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
         plain_ms = self.cost((1,) * len(proposals))
@@ -116,24 +82,6 @@ class AdaptivePlanner:
             else:
                 self._skim(step)
         self._quiet = min(_BEHIND, min(map(self._steps_until_ask, self._requests.values()), default=0))
-
-    def _steps_until_ask(self, request: RequestRecord) -> int:
-        """Plain steps before a slot is to be asked again, or a drafter in doubt may prove itself."""
-        wait = request.pause.wait
-        return min(wait, self._steps_until_proof(request)) if wait else 0
-
-    def _steps_until_proof(self, request: RequestRecord) -> int:
-        """Plain steps before a drafter in doubt may prove itself."""
-        if len(self._requests) > 1:
-            return LONGEST
-        return min(
-            (
-                max(0, request.proof_due_at(source, _PROOF_TOKENS) - request.n_said)
-                for source in self._prices.provable
-                if not self._trusts(request, source) and self._prices.pays_for_proof(source, request.ledger)
-            ),
-            default=LONGEST,
-        )
 
     def _skim(self, step: Step) -> None:
         """Learn from a plain step of which there is nothing to tell but what it took."""
@@ -193,80 +141,6 @@ class AdaptivePlanner:
             asks = [ask for ask in asks if ask.seq not in paused or self.acceptance.longest_streak(ask.seq) > 0]
         return asks
 
-    def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
-        if not self._trusts(self._requests[ask.seq], source) or self._others_suffice(ask, source, offers):
-            return True
-        request = self._requests[ask.seq]
-        if not self._prices.affordable(source, request.ledger, self.cost.curve(1)):
-            if self._prices.can_prove(source):
-                request.doubt(source)
-            return True
-        return self._back_off(ask.seq, source).resting()
-
-    def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
-        request = self._requests[ask.seq]
-        may_prove = (
-            len(self._requests) == 1
-            and not self._trusts(self._requests[ask.seq], source)
-            and request.n_said >= request.provable_at(source, _PROOF_TOKENS)
-            and self._prices.pays_for_proof(source, request.ledger)
-            and not self._others_suffice(ask, source, offers)
-        )
-        return _PROOF_TOKENS if may_prove else 0
-
-    def proved(self, ask: DraftAsk, source: str, guesses: Draft, ms: float) -> None:
-        said = ask.tokens[len(ask.tokens) - len(guesses) :]
-        share = sum(map(eq, guesses.tokens, said)) / max(1, len(guesses))
-        request = self._requests[ask.seq]
-        self.acceptance.look_back(ask.seq, guesses, said)
-        passed = max(self._speed(source, width, share) for width in self.cost.curve.widths) >= _PROOF
-        self._prices.proved(source, passed, ms)
-        if passed:
-            request.trust(source)
-        else:
-            request.doubt(source)
-            request.n_failed[source] = request.n_failed.get(source, 0) + 1
-
-    def _trusts(self, request: RequestRecord, source: str) -> bool:
-        trusts = request.trusts
-        if source not in trusts:
-            trusts[source] = self._prices.trusts(source, alone=len(self._requests) == 1)
-        return trusts[source]
-
-    def _others_suffice(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
-        """Whether what others offer is good, or this is a text of which they foresaw something lately."""
-        if any(self.acceptance.first(ask.seq, offer) >= _GOOD_OFFER for offer in offers):
-            return True
-        request = self._requests[ask.seq]
-        copied = request.ledger.won_ms > 0 and request.pause.n_vain < _GAP
-        return copied and source not in request.ledger.by_drafter
-
-    def appetite(self, ask: DraftAsk, source: str) -> int:
-        plain_ms = self.cost.curve(1)
-        ledger = self._requests[ask.seq].ledger
-        risk = self.acceptance.risk(ask.seq, source, _PROVEN_SURE)
-        bearable_ms = max(self._prices.purse_ms(source, ledger), ledger.stake_ms(plain_ms) / max(risk, 1e-3))
-        affordable = [width for width in self.cost.curve.widths if self.cost.curve(width) - plain_ms <= bearable_ms]
-        chance = self.acceptance.accuracy(ask.seq, source, _PROVEN_SURE)
-        best = max(affordable, key=lambda width: self._speed(source, width, chance), default=1)
-        return max(self._small_bet(), best - ask.n_pending)
-
-    def _small_bet(self) -> int:
-        """The shortest draft, of three tokens or more, that is worth its while if all of it is right."""
-        curve = self.cost.curve
-        worthwhile = (w for w in curve.widths if w > _SMALL_BET and w * curve(1) >= _WORTHWHILE * curve(w))
-        return next(worthwhile, _SMALL_BET + 1) - 1
-
-    def _speed(self, source: str, width: int, chance: float) -> float:
-        """How many times as fast as plain decoding such steps are, if each token it drafts has this chance.
-
-        Other slots have drafts like it, and their tokens are drafted together.
-        """
-        n_slots, plain_ms = max(1, len(self._requests)), self.cost.curve(1)
-        drafting_ms = width * self._prices.token_steps(source) * plain_ms
-        ms = self.cost((width,) * n_slots) + drafting_ms
-        return sum(chance**n for n in range(width)) * self.cost((1,) * n_slots) / ms
-
     def saved_ms(self, seq: SeqId) -> float | None:
         return self._requests[seq].ledger.balance_ms if seq in self._requests else 0.0
 
@@ -312,7 +186,7 @@ class AdaptivePlanner:
         if self._n_declined >= self._curiosity:
             self._n_declined = 0
             self._curiosity *= 2
-            sure[0].n = _SMALL_BET
+            sure[0].n = SMALL_BET
 
     def _book(self, step: Step, rows: tuple[int, ...]) -> None:
         """Enter a step into the ledgers: a slot gained what plain steps would have taken, and made all of them wait."""
@@ -368,16 +242,6 @@ class AdaptivePlanner:
         else:
             pause.waited(n_right)
 
-    def _share_for_asking(self, seq: SeqId) -> float:
-        """What asking in vain may take of the time: part of what drafts save of it, here and in requests before."""
-        ledger, before_ms = self._requests[seq].ledger, _BEFORE_STEPS * self.cost.curve(1)
-        saved_ms = ledger.balance_ms + self._prices.saved_share() * before_ms
-        share = _REINVESTED * saved_ms / (ledger.elapsed_ms + before_ms)
-        return max(SHARE, min(_MOST_REINVESTED, share))
-
-    def _back_off(self, seq: SeqId, source: str) -> BackOff:
-        return self._requests[seq].rests.setdefault(source, BackOff(self._n_tries))
-
 
 def _is_plain(step: Step) -> bool:
     """Most steps of a text that nobody foresees: nobody was asked for them, and nothing was read."""
@@ -385,4 +249,4 @@ def _is_plain(step: Step) -> bool:
 
 
 def _is_sure(reach: Sequence[float]) -> bool:
-    return len(reach) >= _SMALL_BET and reach[_SMALL_BET - 1] >= _PROVEN
+    return len(reach) >= SMALL_BET and reach[SMALL_BET - 1] >= _PROVEN

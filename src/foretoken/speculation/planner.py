@@ -83,6 +83,10 @@ class Planner(Protocol):
         """Those slots for which drafters should be asked this time."""
         ...
 
+    def settled(self, ask: DraftAsk, offers: Sequence[Draft]) -> bool:
+        """Whether one of these offers is as long and as sure as can be: then nobody else need be asked."""
+        ...
+
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
         """Whether a drafter that takes long is better not asked this time, given what others offer."""
         ...
@@ -124,6 +128,9 @@ class LearnsNothing:
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         return asks
+
+    def settled(self, ask: DraftAsk, offers: Sequence[Draft]) -> bool:
+        return False
 
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
         return False

@@ -133,7 +133,7 @@ class Speculator:
 
     def _concerns(self, guard: Guard, ask: DraftAsk, offers: Sequence[Draft]) -> bool:
         record = self._sessions[ask.seq]
-        if guard not in record.guards:
+        if guard not in record.guards or (offers and self.planner.settled(ask, offers)):
             return False
         return not (guard.costly and self.planner.too_dear(ask, guard.name, offers))
 

@@ -788,6 +788,19 @@ def test_what_was_saved_before_pays_for_vain_asks_only_so_far(provable: bool) ->
     assert n_asked <= 2 + 300 * 10.0 * 0.02 / 0.5 + provable * 300 / 16
 
 
+def test_nobody_else_is_asked_where_one_has_been_right_for_long_and_offers_much() -> None:
+    p, long = planner(), offer(0.9, 40, "copy")
+    assert not p.settled(ask(), [])
+    assert not p.settled(ask(), [long])
+    p.acceptance.learn(0, long, long.tokens)
+    assert p.settled(ask(), [offer(0.9, 3, "other"), long])
+    assert not p.settled(ask(), [long.cut(20)])
+    assert p.settled(ask(n_max=20), [long.cut(20)]), "no more could be verified"
+    assert not p.settled(ask(1), [long]), "another text"
+    p.acceptance.learn(0, long, (999,))
+    assert not p.settled(ask(), [long])
+
+
 def test_who_is_right_all_the_time_is_asked_for_more() -> None:
     p = planner(GPU)
     p.believe("slow")

@@ -140,6 +140,18 @@ def test_a_request_that_allows_nobody_is_not_planned_for(monkeypatch: pytest.Mon
     assert planned == [1]
 
 
+def test_where_an_offer_settles_it_nobody_else_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Scripted("a", [7, 8]), Scripted("b", [9])
+    monkeypatch.setattr(FixedPlanner, "settled", lambda self, ask, offers: any(len(offer) > 1 for offer in offers))
+    s = speculator(first, second)
+    s.begin(0, [1], "me")
+    assert s.draft([ask()])[0].source == "a"
+    assert "draft" not in second.calls
+    first.says = (7,)
+    s.draft([ask()])
+    assert "draft" in second.calls
+
+
 def test_feedback_goes_to_whoever_drafted() -> None:
     one, two = Scripted("one", [5]), Scripted("two", [6, 7])
     s = speculator(one, two)

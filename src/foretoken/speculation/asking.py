@@ -1,0 +1,165 @@
+"""Who is asked, when, and for how much: what that takes must be expected to come back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import eq
+
+from foretoken.speculation.acceptance import Acceptance
+from foretoken.speculation.base import Draft, DraftAsk
+from foretoken.speculation.cost import BatchCost
+from foretoken.speculation.ledger import BackOff
+from foretoken.speculation.pause import LONGEST, SHARE
+from foretoken.speculation.price import Prices
+from foretoken.speculation.request_record import RequestRecord, Requests
+from foretoken.types import SeqId
+
+SMALL_BET = 3
+"""A slot that has lost its stake may win it back with this many rows, or with half as many as were right in a row
+since, verified or not."""
+_WORTHWHILE = 1.8
+"""So many times as fast as plain steps, if all of them are right, are the shortest drafts that may be bet freely."""
+_PROVEN_SURE = 0.98
+"""How sure a drafter that takes long is thought to be when it is decided how much to ask of it."""
+_GOOD_OFFER = 0.7
+"""Where a drafter's first token is at least this likely to be right, none whose guesses take long is asked."""
+_LONG = 32
+"""Where a drafter has been right so many times in a row and offers as many more, nobody else is asked."""
+_GAP = 3
+"""Vain asks of the others in a row, in a text of which they foresaw something, before one that takes long is read into
+it: where a copy stumbles it is soon on its feet again."""
+_REINVESTED = 0.2
+"""The part of what drafts save that may be spent on asking in vain for more of them."""
+_MOST_REINVESTED = 0.02
+"""And the part of all time at most."""
+_BEFORE_STEPS = 16.0
+"""What was saved in requests before counts like that of so many plain steps of this one."""
+_PROOF_TOKENS = 16
+"""Tokens that a drafter in doubt must guess in hindsight."""
+_PROOF = 1.2
+"""How many times as fast as plain decoding they must have made it."""
+
+
+class Asking:
+    """What is known of drafters and requests, and whom that makes worth asking."""
+
+    def __init__(self, cost: BatchCost, n_tries: int | None) -> None:
+        self.cost = cost
+        self.acceptance = Acceptance()
+        self._requests = Requests()
+        self._prices = Prices()
+        self._n_tries = n_tries
+
+    def believe(self, source: str) -> None:
+        self.acceptance.calibrated.add(source)
+
+    def demand_proof(self, source: str) -> None:
+        self._prices.demand_proof(source)
+
+    def settled(self, ask: DraftAsk, offers: Sequence[Draft]) -> bool:
+        return any(
+            len(offer) >= min(_LONG, ask.n_max) and self.acceptance.streak(ask.seq, offer.source) >= _LONG
+            for offer in offers
+        )
+
+    def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
+        if not self._trusts(self._requests[ask.seq], source) or self._others_suffice(ask, source, offers):
+            return True
+        request = self._requests[ask.seq]
+        if not self._prices.affordable(source, request.ledger, self.cost.curve(1)):
+            if self._prices.can_prove(source):
+                request.doubt(source)
+            return True
+        return self._back_off(ask.seq, source).resting()
+
+    def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
+        request = self._requests[ask.seq]
+        may_prove = (
+            len(self._requests) == 1
+            and not self._trusts(self._requests[ask.seq], source)
+            and request.n_said >= request.provable_at(source, _PROOF_TOKENS)
+            and self._prices.pays_for_proof(source, request.ledger)
+            and not self._others_suffice(ask, source, offers)
+        )
+        return _PROOF_TOKENS if may_prove else 0
+
+    def proved(self, ask: DraftAsk, source: str, guesses: Draft, ms: float) -> None:
+        said = ask.tokens[len(ask.tokens) - len(guesses) :]
+        share = sum(map(eq, guesses.tokens, said)) / max(1, len(guesses))
+        request = self._requests[ask.seq]
+        self.acceptance.look_back(ask.seq, guesses, said)
+        passed = max(self._speed(source, width, share) for width in self.cost.curve.widths) >= _PROOF
+        self._prices.proved(source, passed, ms)
+        if passed:
+            request.trust(source)
+        else:
+            request.doubt(source)
+            request.n_failed[source] = request.n_failed.get(source, 0) + 1
+
+    def appetite(self, ask: DraftAsk, source: str) -> int:
+        plain_ms = self.cost.curve(1)
+        ledger = self._requests[ask.seq].ledger
+        risk = self.acceptance.risk(ask.seq, source, _PROVEN_SURE)
+        bearable_ms = max(self._prices.purse_ms(source, ledger), ledger.stake_ms(plain_ms) / max(risk, 1e-3))
+        affordable = [width for width in self.cost.curve.widths if self.cost.curve(width) - plain_ms <= bearable_ms]
+        chance = self.acceptance.accuracy(ask.seq, source, _PROVEN_SURE)
+        best = max(affordable, key=lambda width: self._speed(source, width, chance), default=1)
+        return max(self._small_bet(), best - ask.n_pending)
+
+    def _steps_until_ask(self, request: RequestRecord) -> int:
+        """Plain steps before a slot is to be asked again, or a drafter in doubt may prove itself."""
+        wait = request.pause.wait
+        return min(wait, self._steps_until_proof(request)) if wait else 0
+
+    def _steps_until_proof(self, request: RequestRecord) -> int:
+        """Plain steps before a drafter in doubt may prove itself."""
+        if len(self._requests) > 1:
+            return LONGEST
+        return min(
+            (
+                max(0, request.proof_due_at(source, _PROOF_TOKENS) - request.n_said)
+                for source in self._prices.provable
+                if not self._trusts(request, source) and self._prices.pays_for_proof(source, request.ledger)
+            ),
+            default=LONGEST,
+        )
+
+    def _trusts(self, request: RequestRecord, source: str) -> bool:
+        trusts = request.trusts
+        if source not in trusts:
+            trusts[source] = self._prices.trusts(source, alone=len(self._requests) == 1)
+        return trusts[source]
+
+    def _others_suffice(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
+        """Whether what others offer is good, or this is a text of which they foresaw something lately."""
+        if any(self.acceptance.first(ask.seq, offer) >= _GOOD_OFFER for offer in offers):
+            return True
+        request = self._requests[ask.seq]
+        copied = request.ledger.won_ms > 0 and request.pause.n_vain < _GAP
+        return copied and source not in request.ledger.by_drafter
+
+    def _small_bet(self) -> int:
+        """The shortest draft, of three tokens or more, that is worth its while if all of it is right."""
+        curve = self.cost.curve
+        worthwhile = (w for w in curve.widths if w > SMALL_BET and w * curve(1) >= _WORTHWHILE * curve(w))
+        return next(worthwhile, SMALL_BET + 1) - 1
+
+    def _speed(self, source: str, width: int, chance: float) -> float:
+        """How many times as fast as plain decoding such steps are, if each token it drafts has this chance.
+
+        Other slots have drafts like it, and their tokens are drafted together.
+        """
+        n_slots, plain_ms = max(1, len(self._requests)), self.cost.curve(1)
+        drafting_ms = width * self._prices.token_steps(source) * plain_ms
+        ms = self.cost((width,) * n_slots) + drafting_ms
+        return sum(chance**n for n in range(width)) * self.cost((1,) * n_slots) / ms
+
+    def _share_for_asking(self, seq: SeqId) -> float:
+        """What asking in vain may take of the time: part of what drafts save of it, here and in requests before."""
+        ledger, before_ms = self._requests[seq].ledger, _BEFORE_STEPS * self.cost.curve(1)
+        saved_ms = ledger.balance_ms + self._prices.saved_share() * before_ms
+        share = _REINVESTED * saved_ms / (ledger.elapsed_ms + before_ms)
+        return max(SHARE, min(_MOST_REINVESTED, share))
+
+    def _back_off(self, seq: SeqId, source: str) -> BackOff:
+        return self._requests[seq].rests.setdefault(source, BackOff(self._n_tries))
