@@ -139,6 +139,9 @@ class ToyBackend:
     def logits(self, row: int) -> NDArray[np.float32]:
         return self._rows[row]
 
+    def certainty(self, row: int) -> float | None:
+        return 1.0
+
     def sampler(self, params: SamplingParams, history: Sequence[Token]) -> ToySampler:
         return ToySampler(self, params)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from foretoken.memory.integrity import check_integrity
 from foretoken.speculation.base import DraftAsk, Verdict
 from foretoken.speculation.speculator import Speculator
 from foretoken.speculation.verify import verify
-from foretoken.types import MODEL, FinishReason, Request, Step, Token, TokenInfo
+from foretoken.types import MODEL, FinishReason, Request, SeqId, Step, Token, TokenInfo
 
 log = logging.getLogger("foretoken.engine")
 
@@ -70,6 +71,8 @@ class Loop:
         """Rows of the batch under way."""
         self.depth = 0
         """Tokens up to the deepest of them."""
+        self._said_in: dict[SeqId, int] = {}
+        """The rows of the latest batch that chose the last token of each answer."""
 
     @property
     def idle(self) -> bool:
@@ -117,6 +120,7 @@ class Loop:
                 reading = reading or part.session.prefilling
                 self.depth = max(self.depth, span.start + len(span.tokens))
             self.width = sum(rows.values())
+            self._said_in = {}
             computing_ms = self._decode(spans)
             self.aside.catch_up()
             self.n_decodes += 1
@@ -192,7 +196,9 @@ class Loop:
                 n_max = bound
         if n_pending > self.config.max_replay:
             n_max = 0
-        return DraftAsk(slot.id, sequence.tokens, n_max, n_pending, wishes.n_min, wishes.p_min, session.grammar)
+        row = self._said_in.get(slot.id)
+        sure = None if row is None else partial(self.backend.certainty, row)
+        return DraftAsk(slot.id, sequence.tokens, n_max, n_pending, wishes.n_min, wishes.p_min, session.grammar, sure)
 
     def _settle(self, part: Work) -> None:
         """Judge one slot's rows, emit what was decided, and take back what was drafted in vain."""
@@ -255,6 +261,7 @@ class Loop:
                 n_accepted += guessed
                 infos.append(self._info(session, row, token, draft.source if guessed else MODEL))
                 sequence.tokens.append(token)
+                self._said_in[part.slot.id] = row
                 session.n_emitted += 1
                 if token in self.pieces.end_tokens:
                     reason = "stop"

@@ -122,6 +122,9 @@ class Context:
         """A view of one row's logits, valid until the next decode."""
         return self._rows.logits(row)
 
+    def certainty(self, row: int) -> float | None:
+        return self._rows.certainty(row)
+
     def sampler(self, params: SamplingParams, history: Sequence[Token]) -> Sampler:
         if GreedySampler.serves(params):
             return GreedySampler(self._rows, params)

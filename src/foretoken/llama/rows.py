@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
+from math import exp
 from typing import Any
 
 import llama_cpp
@@ -65,6 +66,19 @@ class Rows:
         if self._helpers is None:
             return int(self.logits(row).argmax())
         return int(self._look("best", row, _best_of_each))
+
+    def certainty(self, row: int) -> float | None:
+        """How likely a row's best token is beside the second; None where only the device knows."""
+        if row in self._kept:
+            return None
+        logits = self.logits(row)
+        best = int(logits.argmax())
+        highest = float(logits[best])
+        # In place and back again: to copy the row would take longer than to look through it.
+        logits[best] = -np.inf
+        second = float(logits.max())
+        logits[best] = highest
+        return 1.0 / (1.0 + exp(second - highest))
 
     def contenders(self, row: int, k: int) -> Contenders:
         """The `k` best tokens of a row, and their equals."""

@@ -41,8 +41,7 @@ class AdaptivePlanner(Asking):
         p_min: float = 0.0,
         n_tries: int | None = None,
     ) -> None:
-        super().__init__(BatchCost(cost, in_passes=memory.replays), n_tries)
-        self._sizing = Sizing(self.cost, memory)
+        super().__init__(Sizing(BatchCost(cost, in_passes=memory.replays), memory), n_tries)
         self._n_min = n_min
         self._n_max = n_max
         self._p_min = p_min
@@ -76,23 +75,34 @@ class AdaptivePlanner(Asking):
     def _catch_up(self) -> None:
         """Learn from all steps that nothing was learnt from yet."""
         steps, self._unlearnt = self._unlearnt, []
+        alike: list[Step] = []
         for step in steps:
             if not _is_plain(step) or self._aftermath.lasts or self.acceptance.listens:
+                self._skim(alike)
                 self._learn(step)
+                alike = []
+            elif alike and step.rows != alike[0].rows:
+                self._skim(alike)
+                alike = [step]
             else:
-                self._skim(step)
-        self._quiet = min(_BEHIND, min(map(self._steps_until_ask, self._requests.values()), default=0))
+                alike.append(step)
+        self._skim(alike)
+        self._quiet = min(_BEHIND, min(map(self._quiet_steps, self._requests.values()), default=0))
 
-    def _skim(self, step: Step) -> None:
-        """Learn from a plain step of which there is nothing to tell but what it took."""
-        self._n_steps += 1
-        for seq, verdict in step.verdicts.items():
+    def _skim(self, steps: Sequence[Step]) -> None:
+        """Learn from plain steps of the same slots of which there is nothing to tell but what they took."""
+        if not steps:
+            return
+        n, rows = len(steps), tuple(steps[0].rows.values())
+        self._n_steps += n
+        elapsed_ms = sum(step.ms for step in steps)
+        for seq in steps[0].verdicts:
             request = self._requests[seq]
-            request.n_said += len(verdict.tokens)
-            request.ledger.elapsed_ms += step.ms
-            if request.pause.lasts:
-                request.pause.waited(0)
-        self.cost.observe(tuple(step.rows.values()), step.ms, step.beside_ms)
+            request.n_said += sum(len(step.verdicts[seq].tokens) for step in steps)
+            request.ledger.elapsed_ms += elapsed_ms
+            request.pause.rested(n)
+        usual = sorted(steps, key=_took)[n // 2]
+        self.cost.observe(rows, usual.ms, usual.beside_ms, n)
 
     def _learn(self, step: Step) -> None:
         self._n_steps += 1
@@ -133,7 +143,9 @@ class AdaptivePlanner(Asking):
         # No wait ends before that; a new request is known since its prompt was read, and does not wait.
         if len(self._unlearnt) < self._quiet and len(asks) <= len(self._requests):
             return ()
-        paused = {ask.seq for ask in asks if self._steps_until_ask(self._requests[ask.seq])}
+        if len(asks) == 1:
+            self._listen(asks[0])
+        paused = {ask.seq for ask in asks if self._rests(ask, self._n_steps)}
         if len(paused) == len(asks):
             asks = ()
         elif paused:
@@ -241,6 +253,10 @@ class AdaptivePlanner(Asking):
                 pause.align(self._n_steps)
         else:
             pause.waited(n_right)
+
+
+def _took(step: Step) -> float:
+    return step.ms
 
 
 def _is_plain(step: Step) -> bool:

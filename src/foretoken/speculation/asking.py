@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import eq
 
 from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.base import Draft, DraftAsk
-from foretoken.speculation.cost import BatchCost
+from foretoken.speculation.certainty import Certainty
 from foretoken.speculation.ledger import BackOff
 from foretoken.speculation.pause import LONGEST, SHARE
 from foretoken.speculation.price import Prices
 from foretoken.speculation.request_record import RequestRecord, Requests
+from foretoken.speculation.sizing import Sizing
 from foretoken.types import SeqId
 
 SMALL_BET = 3
@@ -34,8 +35,6 @@ _MOST_REINVESTED = 0.02
 """And the part of all time at most."""
 _BEFORE_STEPS = 16.0
 """What was saved in requests before counts like that of so many plain steps of this one."""
-_PROOF_TOKENS = 16
-"""Tokens that a drafter in doubt must guess in hindsight."""
 _PROOF = 1.2
 """How many times as fast as plain decoding they must have made it."""
 
@@ -43,8 +42,9 @@ _PROOF = 1.2
 class Asking:
     """What is known of drafters and requests, and whom that makes worth asking."""
 
-    def __init__(self, cost: BatchCost, n_tries: int | None) -> None:
-        self.cost = cost
+    def __init__(self, sizing: Sizing, n_tries: int | None) -> None:
+        self.cost = sizing.cost
+        self._sizing = sizing
         self.acceptance = Acceptance()
         self._requests = Requests()
         self._prices = Prices()
@@ -75,20 +75,20 @@ class Asking:
     def doubts(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> int:
         request = self._requests[ask.seq]
         may_prove = (
-            len(self._requests) == 1
-            and not self._trusts(self._requests[ask.seq], source)
-            and request.n_said >= request.provable_at(source, _PROOF_TOKENS)
-            and self._prices.pays_for_proof(source, request.ledger)
+            self._provable(request, source)
+            and request.may_prove(request.provable_at(source))
             and not self._others_suffice(ask, source, offers)
         )
-        return _PROOF_TOKENS if may_prove else 0
+        return request.n_to_prove if may_prove else 0
 
     def proved(self, ask: DraftAsk, source: str, guesses: Draft, ms: float) -> None:
         said = ask.tokens[len(ask.tokens) - len(guesses) :]
         share = sum(map(eq, guesses.tokens, said)) / max(1, len(guesses))
         request = self._requests[ask.seq]
+        # Where the model was sure of all of them, one that was not guessed says less.
+        chance = share if request.certainty is None else (share + _PROVEN_SURE) / 2
         self.acceptance.look_back(ask.seq, guesses, said)
-        passed = max(self._speed(source, width, share) for width in self.cost.curve.widths) >= _PROOF
+        passed = max(self._speed(source, width, chance) for width in self.cost.curve.widths) >= _PROOF
         self._prices.proved(source, passed, ms)
         if passed:
             request.trust(source)
@@ -106,22 +106,44 @@ class Asking:
         best = max(affordable, key=lambda width: self._speed(source, width, chance), default=1)
         return max(self._small_bet(), best - ask.n_pending)
 
-    def _steps_until_ask(self, request: RequestRecord) -> int:
-        """Plain steps before a slot is to be asked again, or a drafter in doubt may prove itself."""
-        wait = request.pause.wait
-        return min(wait, self._steps_until_proof(request)) if wait else 0
+    def _rests(self, ask: DraftAsk, n_steps: int) -> bool:
+        """Whether nobody need be asked for the next step, not even for the sake of one in doubt."""
+        request = self._requests[ask.seq]
+        pause = request.pause
+        if not (pause.lasts or pause.may_go_on):
+            return False
+        if any(request.may_prove(request.proof_due_at(source)) for source in self._doubted(request)):
+            return False
+        if not pause.lasts and not request.repeats(ask.tokens):
+            pause.go_on()
+            if len(self._requests) > 1:
+                pause.align(n_steps)
+        return pause.lasts
 
-    def _steps_until_proof(self, request: RequestRecord) -> int:
-        """Plain steps before a drafter in doubt may prove itself."""
-        if len(self._requests) > 1:
-            return LONGEST
-        return min(
-            (
-                max(0, request.proof_due_at(source, _PROOF_TOKENS) - request.n_said)
-                for source in self._prices.provable
-                if not self._trusts(request, source) and self._prices.pays_for_proof(source, request.ledger)
-            ),
-            default=LONGEST,
+    def _quiet_steps(self, request: RequestRecord) -> int:
+        """Plain steps in which there is nothing to do for a slot, nor to listen to."""
+        looks = (request.looks_at(request.proof_due_at(source)) for source in self._doubted(request))
+        return max(0, min(request.pause.wait, min(looks, default=LONGEST + request.n_said) - request.n_said))
+
+    def _listen(self, ask: DraftAsk) -> None:
+        """Where a drafter in doubt might prove itself, hear how sure the model was of its last token."""
+        request = self._requests[ask.seq]
+        if ask.certainty is None or not any(self._doubted(request)):
+            return
+        certainty = request.certainty or Certainty()
+        if request.n_said >= certainty.listens_at and (p := ask.certainty()) is not None:
+            request.certainty = certainty
+            certainty.hear(p, request.n_said)
+
+    def _doubted(self, request: RequestRecord) -> Iterator[str]:
+        """Drafters in doubt that could prove themselves."""
+        return (source for source in self._prices.provable if self._provable(request, source))
+
+    def _provable(self, request: RequestRecord, source: str) -> bool:
+        return (
+            len(self._requests) == 1
+            and not self._trusts(request, source)
+            and self._prices.pays_for_proof(source, request.ledger)
         )
 
     def _trusts(self, request: RequestRecord, source: str) -> bool:
@@ -151,8 +173,10 @@ class Asking:
         """
         n_slots, plain_ms = max(1, len(self._requests)), self.cost.curve(1)
         drafting_ms = width * self._prices.token_steps(source) * plain_ms
-        ms = self.cost((width,) * n_slots) + drafting_ms
-        return sum(chance**n for n in range(width)) * self.cost((1,) * n_slots) / ms
+        n_tokens = sum(chance**n for n in range(width))
+        overhead_ms = self._sizing.overhead_ms(1, n_tokens - 1.0, 1.0 - chance ** (width - 1), n_slots)
+        ms = self.cost((width,) * n_slots) + drafting_ms + overhead_ms
+        return n_tokens * self.cost((1,) * n_slots) / ms
 
     def _share_for_asking(self, seq: SeqId) -> float:
         """What asking in vain may take of the time: part of what drafts save of it, here and in requests before."""

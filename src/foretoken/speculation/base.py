@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -41,6 +41,8 @@ class DraftAsk(msgspec.Struct, frozen=True):
     """Drafts are cut where confidence falls below this; None leaves it to the engine."""
     grammar: Grammar | None = None
     """What the answer must keep to, if anything; drafts are cut where they would leave it."""
+    certainty: Callable[[], float | None] | None = None
+    """How sure the model was of the last token, until the next batch is computed; None, or returns it, if unknown."""
 
 
 class Draft(msgspec.Struct, frozen=True):

@@ -68,17 +68,17 @@ class StepCost:
         """Expected milliseconds at every measured width, now."""
         return {width: self(width) for width in self._widths}
 
-    def observe(self, n_rows: int, ms: float, beside_ms: float = 0.0) -> None:
-        """Learn from a step that took `ms`, `beside_ms` of them not for computing."""
+    def observe(self, n_rows: int, ms: float, beside_ms: float = 0.0, n_steps: int = 1) -> None:
+        """Learn from a step that took `ms`, `beside_ms` of them not for computing, or from several like it."""
         if self._doubt.dismisses(n_rows, ms, self(n_rows)):
             return
         if n_rows == 1:
-            self._n_plain += 1
-            self._beside_ms += max(_BESIDE_NEWS, 1 / self._n_plain) * (beside_ms - self._beside_ms)
+            self._n_plain += n_steps
+            self._beside_ms += max(_all(_BESIDE_NEWS, n_steps), n_steps / self._n_plain) * (beside_ms - self._beside_ms)
         plausible_ms = self.plausible(n_rows, ms)
         ratio = max(plausible_ms / _SURPRISE, plausible_ms - self._beside_ms) / self._base(n_rows)
         if n_rows == 1 or self._seen.get(n_rows, 0) >= _FAMILIAR:
-            self._drift += _DRIFT_NEWS * (ratio - self._drift)
+            self._drift += _all(_DRIFT_NEWS, n_steps) * (ratio - self._drift)
         if n_rows in self._table and n_rows != 1:
             # Width 1 anchors the scale: what moves it moves everything, and that is the drift.
             seen = self._seen[n_rows] = self._seen.get(n_rows, 0) + 1
@@ -125,18 +125,18 @@ class BatchCost:
         """Expected milliseconds, now."""
         return self._by_curve(rows) * self._company.get(_kind(rows), 1.0)
 
-    def observe(self, rows: Sequence[int], ms: float, beside_ms: float = 0.0) -> None:
-        """Learn from a step that took `ms`, `beside_ms` of them not for computing."""
+    def observe(self, rows: Sequence[int], ms: float, beside_ms: float = 0.0, n_steps: int = 1) -> None:
+        """Learn from a step that took `ms`, `beside_ms` of them not for computing, or from several like it."""
         if len(rows) == 1:
-            self.curve.observe(rows[0], ms, beside_ms)
+            self.curve.observe(rows[0], ms, beside_ms, n_steps)
         elif rows:
             kind, by_curve = _kind(rows), self._by_curve(rows)
             known = self._company.get(kind, 1.0)
             if self._doubt.dismisses(kind, ms, known * by_curve):
                 return
             ratio = _plausible(ms, known * by_curve) / by_curve
-            seen = self._seen[kind] = self._seen.get(kind, 0) + 1
-            self._company[kind] = known + max(_DRIFT_NEWS, 1 / seen) * (ratio - known)
+            seen = self._seen[kind] = self._seen.get(kind, 0) + n_steps
+            self._company[kind] = known + max(_all(_DRIFT_NEWS, n_steps), n_steps / seen) * (ratio - known)
 
     def plausible(self, rows: Sequence[int], ms: float) -> float:
         """A measured time without what must have been a hiccup of the machine."""
@@ -151,6 +151,11 @@ class BatchCost:
             done = left[0]
             left = [n for n in left if n > done]
         return total
+
+
+def _all(news: float, n_steps: int) -> float:
+    """What is replaced by as many steps of which one alone replaces `news`."""
+    return news if n_steps == 1 else 1.0 - (1.0 - news) ** n_steps
 
 
 def _kind(rows: Sequence[int]) -> tuple[int, bool]:

@@ -13,6 +13,8 @@ DEAR = 0.05
 SHARE = 0.002
 """What vain asking may take of the time of a step, in the long run, where nothing is won."""
 LONGEST = 31
+_MORE = 3
+"""How often a wait begins again as long as the text is nowhere like what stood in it before."""
 PROMISING = tuple(n_right for n_right, _ in STREAKS[1:-1])
 """So many right tokens in a row, where drafters are believed more, end a wait before its time; so do twice as many as
 were known at the last ask."""
@@ -33,6 +35,9 @@ class Pause:
         """How often in a row asking was in vain, up to a limit."""
         self.wait = 0
         """Steps to wait still."""
+        self._length = 0
+        self._n_more = 0
+        """How long the wait was to be, and how often it may begin again."""
         self._wake = 0
 
     @property
@@ -42,7 +47,7 @@ class Pause:
 
     def end(self) -> None:
         """A draft was of use."""
-        self.n_vain = self.wait = 0
+        self.n_vain = self.wait = self._length = 0
 
     def asked_in_vain(self, n_right: int, spent_ms: float, step_ms: float, share: float = SHARE) -> None:
         """No draft was of use, though the best drafter has been right so many times in a row.
@@ -51,8 +56,18 @@ class Pause:
         """
         self.n_vain = min(self.n_vain + 1, PATIENCE + LONGEST.bit_length())
         patience = min(self._patience, PATIENCE // 2) if spent_ms > DEAR * step_ms else self._patience
-        self.wait = min(2 ** max(0, self.n_vain - patience) - 1, _bearable(spent_ms, step_ms, share))
+        self.wait = self._length = min(2 ** max(0, self.n_vain - patience) - 1, _bearable(spent_ms, step_ms, share))
+        self._n_more = _MORE
         self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether a wait that is over may begin again, if nothing speaks for asking."""
+        return self._length > 0 and self._n_more > 0
+
+    def go_on(self) -> None:
+        """Wait as long again."""
+        self.wait, self._n_more = self._length, self._n_more - 1
 
     def align(self, step: int) -> None:
         """End the wait, which begins after this step, where those of other slots end: asked together they take less.
@@ -65,7 +80,14 @@ class Pause:
 
     def waited(self, n_right: int) -> None:
         """Nobody was asked for a step; what was offered before has been right so many times in a row by now."""
-        self.wait = 0 if n_right >= self._wake else max(0, self.wait - 1)
+        if n_right >= self._wake:
+            self.wait = self._length = 0
+        else:
+            self.wait = max(0, self.wait - 1)
+
+    def rested(self, n_steps: int) -> None:
+        """Nobody was asked for so many steps, and nothing that was offered before is compared any more."""
+        self.wait = max(0, self.wait - n_steps)
 
 
 def _bearable(spent_ms: float, step_ms: float, share: float) -> int:

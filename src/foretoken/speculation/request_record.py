@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from foretoken.speculation.certainty import ENOUGH, Certainty
+from foretoken.speculation.familiar import Familiar
 from foretoken.speculation.ledger import BackOff, Ledger
 from foretoken.speculation.pause import Pause
-from foretoken.types import SeqId
+from foretoken.types import SeqId, Token
 
 _MOST_DOUBLINGS = 6
+PROOF_TOKENS = 16
+"""Tokens that a drafter in doubt must guess in hindsight, where nobody knows how sure the model was of them."""
 
 
 @dataclass(slots=True)
@@ -28,16 +33,39 @@ class RequestRecord:
     """Tokens of the answer."""
     asked_at: int = -1
     """How many of them there were when somebody was last asked in vain."""
+    familiar: Familiar | None = None
+    """What stood in its text before, once that matters."""
+    certainty: Certainty | None = None
+    """How sure the model is of them, where that can be told."""
 
-    def provable_at(self, source: str, n: int) -> int:
-        """How long the answer must be for a drafter in doubt to prove itself: by `n` tokens more, twice as many after
+    def repeats(self, tokens: Sequence[Token]) -> bool:
+        """Whether the end of its text stood in it before."""
+        if self.familiar is None:
+            self.familiar = Familiar(len(tokens))
+        return self.familiar.knows_end(tokens)
+
+    @property
+    def n_to_prove(self) -> int:
+        """Tokens that a drafter in doubt must guess in hindsight."""
+        return PROOF_TOKENS if self.certainty is None else ENOUGH
+
+    def provable_at(self, source: str) -> int:
+        """How long the answer must be for a drafter in doubt to prove itself: by some tokens more, twice as many after
         every proof that it failed."""
-        return self.doubted.get(source, 0) + (n << min(self.n_failed.get(source, 0), _MOST_DOUBLINGS))
+        return self.doubted.get(source, 0) + (self.n_to_prove << min(self.n_failed.get(source, 0), _MOST_DOUBLINGS))
 
-    def proof_due_at(self, source: str, n: int) -> int:
-        """When to ask for its sake: once it can prove itself, and if nobody wanted that, `n` tokens later again."""
-        at = self.provable_at(source, n)
-        return at if at > self.asked_at else self.asked_at + n
+    def proof_due_at(self, source: str) -> int:
+        """When to ask for its sake: once it can prove itself, and if nobody wanted that, some tokens later again."""
+        at = self.provable_at(source)
+        return at if at > self.asked_at else self.asked_at + self.n_to_prove
+
+    def may_prove(self, at: int) -> bool:
+        """Whether a proof that is due at such a length of the answer is to be had now."""
+        return self.n_said >= at and (self.certainty is None or self.certainty.enough)
+
+    def looks_at(self, at: int) -> int:
+        """When to look whether it is to be had: before, where it depends on how sure the model was until then."""
+        return at if self.certainty is None else max(self.certainty.listens_at, at - ENOUGH)
 
     def trust(self, source: str) -> None:
         """It has proved that it would have guessed what was said: what it lost before is no reason not to ask it."""
@@ -51,6 +79,8 @@ class RequestRecord:
         """It must prove anew that it would guess what is said from now on."""
         self.trusts[source] = False
         self.doubted[source] = self.n_said
+        if self.certainty is not None:
+            self.certainty.begin_again(self.n_said)
 
 
 class Requests(dict[SeqId, RequestRecord]):

@@ -154,10 +154,12 @@ class Sizing:
         return extra_ms * (chance if chance <= _KNOWN_CHANCE else 1.0) <= bet.credit or extra_ms <= bet.purse
 
     def _overhead(self, bet: Bet, n: int, n_slots: int) -> float:
-        """Protecting, and if the draft is cut: rewinding and decoding the accepted tokens once more."""
-        cut = 1.0 - bet.reach[n - 1]
+        return self.overhead_ms(bet.n_pending, bet.sums[n], 1.0 - bet.reach[n - 1], n_slots)
+
+    def overhead_ms(self, n_pending: int, n_expected: float, cut: float, n_slots: int) -> float:
+        """Protecting, and if the draft is cut, of which there is a chance: rewinding, and decoding once more."""
         replay = 0.0
         if self.memory.replays:
             # Of the tokens that would be accepted, a cut leaves about half.
-            replay = self.replay_ms(round(bet.n_pending + bet.sums[n] / 2), n_slots)
+            replay = self.replay_ms(round(n_pending + n_expected / 2), n_slots)
         return self.memory.protect_ms + cut * (self.memory.rewind_ms + replay)

@@ -34,7 +34,8 @@ def offer(p: float, n: int = 32, source: str = "a") -> Draft:
 
 
 def ask(seq: int = 0, n_max: int = 64, n_pending: int = 1, n_min: int | None = None) -> DraftAsk:
-    return DraftAsk(seq, [1, 2, 3], n_max, n_pending, n_min)
+    """In a text that repeats itself: whoever waits does not wait longer for that."""
+    return DraftAsk(seq, [1] * 8, n_max, n_pending, n_min)
 
 
 def length(plan: dict[int, Draft], seq: int = 0) -> int:
@@ -550,9 +551,11 @@ def test_slots_that_wait_come_to_wait_for_each_other() -> None:
     assert n_asked > 1.8 * n_steps, "the first slot began long before the others"
 
 
-@given(st.lists(st.floats(5.0, 15.0), min_size=20, max_size=120))
-def test_what_is_learnt_late_is_the_same(times: list[float]) -> None:
-    def asked_at(behind: int) -> tuple[list[int], float, float]:
+@given(st.lists(st.floats(5.0, 15.0), min_size=20, max_size=120), st.floats(8.0, 14.0))
+def test_what_is_learnt_late_is_the_same(times: list[float], constant: float) -> None:
+    """Of several steps together the middle one teaches as much as all of them: where they differ, not to the letter."""
+
+    def asked_at(behind: int, times: list[float]) -> tuple[list[int], float, float]:
         p = planner()
         found = []
         with pytest.MonkeyPatch.context() as patched:
@@ -566,7 +569,21 @@ def test_what_is_learnt_late_is_the_same(times: list[float]) -> None:
             p.end(0)
         return found, p.cost.curve(1), ledger.elapsed_ms
 
-    assert asked_at(behind=4) == asked_at(behind=1)
+    for series in (times, [constant] * len(times)):
+        late, early = asked_at(31, series), asked_at(1, series)
+        assert late[0] == early[0]
+        assert late[2] == pytest.approx(early[2])
+        assert min(10.0, *series) - 0.3 <= late[1] <= max(10.0, *series), "asking took 0.3 of the steps with asks"
+    assert late[1] == pytest.approx(early[1])
+
+
+def test_steps_that_are_learnt_from_together_weigh_as_much_as_one_by_one() -> None:
+    together, one_by_one = StepCost({1: 10.0, 4: 20.0}), StepCost({1: 10.0, 4: 20.0})
+    for _ in range(3):
+        together.observe(1, 12.0, 1.0, n_steps=7)
+        for _ in range(7):
+            one_by_one.observe(1, 12.0, 1.0)
+        assert together.table() == pytest.approx(one_by_one.table(), rel=0.02)
 
 
 @given(

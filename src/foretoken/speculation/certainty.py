@@ -1,0 +1,35 @@
+"""Whether the model itself was sure of what it said lately: where it was not, nobody can foresee it."""
+
+from __future__ import annotations
+
+ENOUGH = 8
+"""Tokens in a row that it must have been sure of."""
+_SURE = 0.9
+_FIRST_WAIT, _LONGEST_WAIT = 4, 64
+"""Tokens until the next look where it was not sure: twice as many every time."""
+
+
+class Certainty:
+    """Listens to one answer: token by token as long as the model is sure, now and then where it is not."""
+
+    def __init__(self) -> None:
+        self.n_sure = 0
+        self._wait = _FIRST_WAIT
+        self.listens_at = 0
+        """How long the answer must be for the next token to be worth a look."""
+
+    @property
+    def enough(self) -> bool:
+        return self.n_sure >= ENOUGH
+
+    def hear(self, p: float, n_said: int) -> None:
+        """The model was so sure of the token that it said last."""
+        if p >= _SURE:
+            self.n_sure += 1
+        else:
+            self._wait = _FIRST_WAIT if self.n_sure >= ENOUGH // 2 else min(_LONGEST_WAIT, 2 * self._wait)
+            self.begin_again(n_said + self._wait)
+
+    def begin_again(self, n_said: int) -> None:
+        """Count from there on."""
+        self.n_sure, self.listens_at = 0, n_said
