@@ -68,6 +68,23 @@ def test_all_lanes_say_what_was_recorded(together: SideBySide, recording: Record
     assert drafted[LIMIT] > 0
 
 
+def test_every_way_has_every_context_in_turn(engine: Engine, recording: Recording) -> None:
+    own = engine.call(lambda loop: loop.speculator)
+    limit = Limit(engine)
+    places: dict[str, list[int]] = {PLAIN: [], SPECULATED: [], LIMIT: []}
+    with side_by_side(engine, limit, recorded_answers([recording])) as together:
+        for _ in range(9):
+            found = together.ask(recording.cases[:1])
+            assert found[SPECULATED][0].tokens == recording.answers[0]
+            assert together.loops[SPECULATED].speculator is own
+            assert together.loops[LIMIT].speculator is limit.speculator
+            for label, loop in together.loops.items():
+                places[label].append(id(loop))
+    assert all(len(set(where)) == 3 for where in places.values())
+    assert all(len(set(at_once)) == 3 for at_once in zip(*places.values(), strict=True))
+    assert engine.call(lambda loop: loop.speculator) is own, "the engine has its own again"
+
+
 def test_lanes_stay_beside_each_other(
     together: SideBySide, recording: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:

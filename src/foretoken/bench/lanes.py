@@ -95,6 +95,8 @@ class SideBySide:
     ) -> None:
         self._engine = engine
         self.loops = dict(loops)
+        self._places = list(loops.values())
+        self._ways = [loop.speculator for loop in loops.values()]
         self._oracle = oracle
         self._recorded = recorded
         self._n_asked = 0
@@ -106,6 +108,7 @@ class SideBySide:
         self._oracle.recordings = {request.owner: self._recorded[case.label] for case, request, _ in asked}
         labels = list(self.loops)
         first = self._n_asked % len(labels)
+        self._take_places(self._n_asked // len(labels))
         self._n_asked += 1
         try:
             # Between two calls the engine would step its own loop.
@@ -115,6 +118,23 @@ class SideBySide:
             self._interrupted = True
             raise
         return {label: found[label] for label in labels}
+
+    def _take_places(self, turn: int) -> None:
+        """Give every way another context.
+
+        One is faster than the next by half a percent, perhaps by where it lies in memory: each way has each in turn.
+        """
+        if any(way.reads for way in self._ways):
+            return
+        turn %= len(self._places)
+        loops = [*self._places[turn:], *self._places[:turn]]
+        self.loops = dict(zip(self.loops, loops, strict=True))
+        for loop, way in zip(loops, self._ways, strict=True):
+            loop.speculator = way
+
+    def go_home(self) -> None:
+        """Every way to the context that was made for it."""
+        self._take_places(0)
 
     def _asked(self, case: Case) -> tuple[Case, Request, list[Token]]:
         request = Request(case.prompt, case.sampling, case.max_tokens, cache_prompt=False, owner=fresh_owner())
@@ -146,7 +166,9 @@ def side_by_side(engine: Engine, limit: Limit, recorded: Mapping[str, tuple[Toke
         # As the server's worker does: looking through all that was loaded for garbage takes longer than a step.
         gc.freeze()
         opened.callback(gc.unfreeze)
-        yield SideBySide(engine, loops, limit.drafter, recorded)
+        together = SideBySide(engine, loops, limit.drafter, recorded)
+        opened.callback(together.go_home)
+        yield together
 
 
 def another_loop(engine: Engine, speculator: Speculator, opened: ExitStack) -> Loop:

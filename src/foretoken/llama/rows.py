@@ -76,7 +76,7 @@ class Rows:
         highest = float(logits[best])
         # In place and back again: to copy the row would take longer than to look through it.
         logits[best] = -np.inf
-        second = float(logits.max())
+        second = float(logits[logits.argmax()])
         logits[best] = highest
         return 1.0 / (1.0 + exp(second - highest))
 

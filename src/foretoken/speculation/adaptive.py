@@ -12,6 +12,7 @@ from foretoken.speculation.ledger import Balance
 from foretoken.speculation.pause import LONGEST
 from foretoken.speculation.planner import Outlook, Proposal, Step, bounded
 from foretoken.speculation.sizing import Bet, MemoryCost, Sizing
+from foretoken.speculation.stretch import Stretch
 from foretoken.types import SeqId
 
 _PROVEN = 0.9
@@ -49,7 +50,7 @@ class AdaptivePlanner(Asking):
         self._curiosity = _CURIOSITY
         self._aftermath = Aftermath()
         self._balances: dict[str, Balance] = {}
-        self._unlearnt: list[Step] = []
+        self._stretch = Stretch()
         self._n_steps = 0
         self._quiet = 0
         """Steps from the last learnt one on for which no slot is to be asked."""
@@ -68,41 +69,30 @@ class AdaptivePlanner(Asking):
         return {bet.seq: bet.draft.cut(bet.n) for bet in bets if bet.n >= max(1, bet.n_min)}
 
     def observe(self, step: Step) -> None:
-        self._unlearnt.append(step)
-        if len(self._unlearnt) >= self._quiet or not _is_plain(step):
+        if _is_plain(step) and (self._stretch or not (self._aftermath.lasts or self.acceptance.listens)):
+            if not self._stretch.takes(step):
+                self._catch_up()
+                self._stretch.takes(step)
+            if len(self._stretch) < self._quiet:
+                return
             self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Learn from all steps that nothing was learnt from yet."""
-        steps, self._unlearnt = self._unlearnt, []
-        alike: list[Step] = []
-        for step in steps:
-            if not _is_plain(step) or self._aftermath.lasts or self.acceptance.listens:
-                self._skim(alike)
-                self._learn(step)
-                alike = []
-            elif alike and step.rows != alike[0].rows:
-                self._skim(alike)
-                alike = [step]
-            else:
-                alike.append(step)
-        self._skim(alike)
+        else:
+            self._catch_up()
+            self._learn(step)
         self._quiet = min(_BEHIND, min(map(self._quiet_steps, self._requests.values()), default=0))
 
-    def _skim(self, steps: Sequence[Step]) -> None:
-        """Learn from plain steps of the same slots of which there is nothing to tell but what they took."""
-        if not steps:
-            return
-        n, rows = len(steps), tuple(steps[0].rows.values())
-        self._n_steps += n
-        elapsed_ms = sum(step.ms for step in steps)
-        for seq in steps[0].verdicts:
-            request = self._requests[seq]
-            request.n_said += sum(len(step.verdicts[seq].tokens) for step in steps)
-            request.ledger.elapsed_ms += elapsed_ms
-            request.pause.rested(n)
-        usual = sorted(steps, key=_took)[n // 2]
-        self.cost.observe(rows, usual.ms, usual.beside_ms, n)
+    def _catch_up(self) -> None:
+        """Learn from the plain steps that nothing was learnt from yet."""
+        stretch = self._stretch
+        if n := len(stretch):
+            self._n_steps += n
+            for seq in stretch.rows:
+                request = self._requests[seq]
+                request.n_said += n
+                request.ledger.elapsed_ms += stretch.elapsed_ms
+                request.pause.rested(n)
+            self.cost.observe(tuple(stretch.rows.values()), *stretch.usual(), n)
+            stretch.clear()
 
     def _learn(self, step: Step) -> None:
         self._n_steps += 1
@@ -141,7 +131,7 @@ class AdaptivePlanner(Asking):
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         # No wait ends before that; a new request is known since its prompt was read, and does not wait.
-        if len(self._unlearnt) < self._quiet and len(asks) <= len(self._requests):
+        if len(self._stretch) < self._quiet and len(asks) <= len(self._requests):
             return ()
         if len(asks) == 1:
             self._listen(asks[0])
@@ -253,10 +243,6 @@ class AdaptivePlanner(Asking):
                 pause.align(self._n_steps)
         else:
             pause.waited(n_right)
-
-
-def _took(step: Step) -> float:
-    return step.ms
 
 
 def _is_plain(step: Step) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 ENOUGH = 8
 """Tokens in a row that it must have been sure of."""
-_SURE = 0.9
-_FIRST_WAIT, _LONGEST_WAIT = 4, 64
+_SURE = 0.95
+_FIRST_WAIT, _LONGEST_WAIT = 8, 64
 """Tokens until the next look where it was not sure: twice as many every time."""
 
 
@@ -27,8 +27,8 @@ class Certainty:
         if p >= _SURE:
             self.n_sure += 1
         else:
-            self._wait = _FIRST_WAIT if self.n_sure >= ENOUGH // 2 else min(_LONGEST_WAIT, 2 * self._wait)
             self.begin_again(n_said + self._wait)
+            self._wait = min(_LONGEST_WAIT, 2 * self._wait)
 
     def begin_again(self, n_said: int) -> None:
         """Count from there on."""

@@ -51,6 +51,11 @@ class Speculator:
         """How often a step had so many rows, and how long those took; steps that read prompts are not counted."""
 
     @property
+    def reads(self) -> bool:
+        """Whether a drafter reads what one context has computed: then drafts are for that context only."""
+        return bool(self._readers)
+
+    @property
     def statistics(self) -> Mapping[str, DrafterStatistics]:
         """What each drafter did since the start."""
         return {guard.name: guard.total for guard in self.guards}
