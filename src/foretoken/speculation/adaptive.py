@@ -52,8 +52,8 @@ class AdaptivePlanner(Asking):
         self._balances: dict[str, Balance] = {}
         self._stretch = Stretch()
         self._n_steps = 0
-        self._quiet = 0
-        """Steps from the last learnt one on for which no slot is to be asked."""
+        self._n_rest = 0
+        """Steps to come in which there is nothing to do for any slot."""
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
         plain_ms = self.cost((1,) * len(proposals))
@@ -69,30 +69,38 @@ class AdaptivePlanner(Asking):
         return {bet.seq: bet.draft.cut(bet.n) for bet in bets if bet.n >= max(1, bet.n_min)}
 
     def observe(self, step: Step) -> None:
-        if _is_plain(step) and (self._stretch or not (self._aftermath.lasts or self.acceptance.listens)):
-            if not self._stretch.takes(step):
-                self._catch_up()
-                self._stretch.takes(step)
-            if len(self._stretch) < self._quiet:
-                return
+        stretch = self._stretch
+        plain = not (step.reading or step.offers or step.asked or step.drafting)
+        if plain and self._n_rest > 1 and step.rows == stretch.rows:
+            # Most steps of a text that nobody foresees: this is all they take.
+            stretch.add(step)
+            self._n_rest -= 1
+            return
+        self._catch_up()
+        if plain and not (self._aftermath.lasts or self.acceptance.listens):
+            stretch.add(step)
             self._catch_up()
         else:
-            self._catch_up()
             self._learn(step)
-        self._quiet = min(_BEHIND, min(map(self._quiet_steps, self._requests.values()), default=0))
+            stretch.break_off()
+        self._plan_rest()
 
     def _catch_up(self) -> None:
         """Learn from the plain steps that nothing was learnt from yet."""
         stretch = self._stretch
-        if n := len(stretch):
+        if n := len(stretch.ms):
+            elapsed_ms = sum(stretch.ms)
             self._n_steps += n
             for seq in stretch.rows:
                 request = self._requests[seq]
                 request.n_said += n
-                request.ledger.elapsed_ms += stretch.elapsed_ms
+                request.ledger.elapsed_ms += elapsed_ms
                 request.pause.rested(n)
             self.cost.observe(tuple(stretch.rows.values()), *stretch.usual(), n)
             stretch.clear()
+
+    def _plan_rest(self) -> None:
+        self._n_rest = min(_BEHIND, min(map(self._rest_of, self._requests.values()), default=0))
 
     def _learn(self, step: Step) -> None:
         self._n_steps += 1
@@ -131,12 +139,13 @@ class AdaptivePlanner(Asking):
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         # No wait ends before that; a new request is known since its prompt was read, and does not wait.
-        if len(self._stretch) < self._quiet and len(asks) <= len(self._requests):
+        if self._n_rest and len(asks) <= len(self._requests):
             return ()
         if len(asks) == 1:
             self._listen(asks[0])
         paused = {ask.seq for ask in asks if self._rests(ask, self._n_steps)}
         if len(paused) == len(asks):
+            self._plan_rest()
             asks = ()
         elif paused:
             # Drafts of several slots at once are cheaper than one after the other.
@@ -243,11 +252,6 @@ class AdaptivePlanner(Asking):
                 pause.align(self._n_steps)
         else:
             pause.waited(n_right)
-
-
-def _is_plain(step: Step) -> bool:
-    """Most steps of a text that nobody foresees: nobody was asked for them, and nothing was read."""
-    return not (step.reading or step.offers or step.asked or step.drafting)
 
 
 def _is_sure(reach: Sequence[float]) -> bool:

@@ -9,7 +9,7 @@ from foretoken.speculation.acceptance import Acceptance
 from foretoken.speculation.base import Draft, DraftAsk
 from foretoken.speculation.certainty import Certainty
 from foretoken.speculation.ledger import BackOff
-from foretoken.speculation.pause import LONGEST, SHARE
+from foretoken.speculation.pause import SHARE
 from foretoken.speculation.price import Prices
 from foretoken.speculation.request_record import RequestRecord, Requests
 from foretoken.speculation.sizing import Sizing
@@ -120,10 +120,13 @@ class Asking:
                 pause.align(n_steps)
         return pause.lasts
 
-    def _quiet_steps(self, request: RequestRecord) -> int:
+    def _rest_of(self, request: RequestRecord) -> int:
         """Plain steps in which there is nothing to do for a slot, nor to listen to."""
-        looks = (request.looks_at(request.proof_due_at(source)) for source in self._doubted(request))
-        return max(0, min(request.pause.wait, min(looks, default=LONGEST + request.n_said) - request.n_said))
+        n_steps = request.pause.wait
+        if n_steps > 1:
+            for source in self._doubted(request):
+                n_steps = min(n_steps, request.looks_at(request.proof_due_at(source)) - request.n_said)
+        return max(0, n_steps)
 
     def _listen(self, ask: DraftAsk) -> None:
         """Where a drafter in doubt might prove itself, hear how sure the model was of its last token."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 ENOUGH = 8
 """Tokens in a row that it must have been sure of."""
 _SURE = 0.95
-_FIRST_WAIT, _LONGEST_WAIT = 8, 64
-"""Tokens until the next look where it was not sure: twice as many every time."""
+_FIRST_WAIT, _LONGER = 8, 4
+"""Tokens until the next look where it was not sure, and how many times as many each time after that."""
 
 
 class Certainty:
@@ -28,7 +28,7 @@ class Certainty:
             self.n_sure += 1
         else:
             self.begin_again(n_said + self._wait)
-            self._wait = min(_LONGEST_WAIT, 2 * self._wait)
+            self._wait *= _LONGER
 
     def begin_again(self, n_said: int) -> None:
         """Count from there on."""

@@ -26,18 +26,19 @@ class Familiar:
         self._seen = bytearray(size)
         self._mask = size - 1
         self._n_read = _RUN - 1
-        self._known = False
+        self.run = 0
+        """How many runs in a row, up to the last one, stood in the text before: meanwhile it may be a copy."""
 
-    def knows_end(self, tokens: Sequence[Token]) -> bool:
-        """Whether the last run stood in the text before (or, seldom, looks like one that did)."""
+    def read(self, tokens: Sequence[Token]) -> int:
+        """Take in what is new of the text; returns `run`."""
         if len(tokens) - self._n_read > _MANY:
             self._take_in(tokens)
         for end in range(self._n_read + 1, len(tokens) + 1):
             key = sum(map(int.__mul__, _FACTORS, tokens[end - _RUN : end])) & self._mask
-            self._known = bool(self._seen[key])
+            self.run = self.run + 1 if self._seen[key] else 0
             self._seen[key] = 1
         self._n_read = max(self._n_read, len(tokens))
-        return self._known
+        return self.run
 
     def _take_in(self, tokens: Sequence[Token]) -> None:
         """All but the last run."""

@@ -8,12 +8,16 @@ PATIENCE = 4
 """Vain asks in a row before waiting begins; one less for every request in a row to which no draft was of use."""
 _LEAST_PATIENCE = -1
 """Then three steps are waited for after the first vain ask: an answer that copies shows it at its fifth token."""
+_HOPELESS = 8
+"""After so many requests in a row to which no draft was of use they are waited for before the first ask too."""
 DEAR = 0.05
 """The share of a step's time from which on asking tries patience twice as hard."""
 SHARE = 0.002
 """What vain asking may take of the time of a step, in the long run, where nothing is won."""
 LONGEST = 31
-_MORE = 3
+_LOOK_AROUND = 7
+"""Steps at least from one look whether the text repeats itself to the next."""
+_MORE = 7
 """How often a wait begins again as long as the text is nowhere like what stood in it before."""
 PROMISING = tuple(n_right for n_right, _ in STREAKS[1:-1])
 """So many right tokens in a row, where drafters are believed more, end a wait before its time; so do twice as many as
@@ -31,12 +35,13 @@ class Pause:
 
     def __init__(self, n_requests_in_vain: int = 0) -> None:
         self._patience = max(_LEAST_PATIENCE, PATIENCE - n_requests_in_vain)
+        wait = 3 if n_requests_in_vain >= _HOPELESS else 0
         self.n_vain = 0
         """How often in a row asking was in vain, up to a limit."""
-        self.wait = 0
+        self.wait = wait
         """Steps to wait still."""
-        self._length = 0
-        self._n_more = 0
+        self._length = wait
+        self._n_more = _MORE
         """How long the wait was to be, and how often it may begin again."""
         self._wake = 0
 
@@ -66,8 +71,8 @@ class Pause:
         return self._length > 0 and self._n_more > 0
 
     def go_on(self) -> None:
-        """Wait as long again."""
-        self.wait, self._n_more = self._length, self._n_more - 1
+        """Wait as long again, and as long as a look around is worth."""
+        self.wait, self._n_more = max(self._length, _LOOK_AROUND), self._n_more - 1
 
     def align(self, step: int) -> None:
         """End the wait, which begins after this step, where those of other slots end: asked together they take less.

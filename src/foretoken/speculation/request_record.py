@@ -39,10 +39,10 @@ class RequestRecord:
     """How sure the model is of them, where that can be told."""
 
     def repeats(self, tokens: Sequence[Token]) -> bool:
-        """Whether the end of its text stood in it before."""
+        """Whether the end of its text stood in it before: the longer, the more often that was of no use."""
         if self.familiar is None:
             self.familiar = Familiar(len(tokens))
-        return self.familiar.knows_end(tokens)
+        return self.familiar.read(tokens) >= max(1, self.pause.n_vain)
 
     @property
     def n_to_prove(self) -> int:

@@ -15,34 +15,29 @@ class Stretch:
     to be fetched again.
     """
 
+    __slots__ = ("computing_ms", "ms", "rows")
+
     def __init__(self) -> None:
         self.rows: Mapping[SeqId, int] = {}
-        self._ms: list[float] = []
-        self._computing_ms: list[float | None] = []
+        self.ms: list[float] = []
+        self.computing_ms: list[float | None] = []
 
-    def __len__(self) -> int:
-        return len(self._ms)
-
-    def takes(self, step: Step) -> bool:
-        """Take a plain step in if it is like those before."""
-        if self._ms and step.rows != self.rows:
-            return False
-        if not self._ms:
-            self.rows = step.rows
-        self._ms.append(step.ms)
-        self._computing_ms.append(step.computing_ms)
-        return True
-
-    @property
-    def elapsed_ms(self) -> float:
-        return sum(self._ms)
+    def add(self, step: Step) -> None:
+        """One more, with the same rows unless it is the first."""
+        self.rows = step.rows
+        self.ms.append(step.ms)
+        self.computing_ms.append(step.computing_ms)
 
     def usual(self) -> tuple[float, float]:
         """What the middle one took, and how much of that beside computing, as far as that is known."""
-        middle = sorted(range(len(self._ms)), key=self._ms.__getitem__)[len(self._ms) // 2]
-        ms, computing_ms = self._ms[middle], self._computing_ms[middle]
+        middle = sorted(range(len(self.ms)), key=self.ms.__getitem__)[len(self.ms) // 2]
+        ms, computing_ms = self.ms[middle], self.computing_ms[middle]
         return ms, 0.0 if computing_ms is None else max(0.0, ms - computing_ms)
 
+    def break_off(self) -> None:
+        """Whatever comes next is not like what was before."""
+        self.rows = {}
+
     def clear(self) -> None:
-        self._ms.clear()
-        self._computing_ms.clear()
+        self.ms.clear()
+        self.computing_ms.clear()

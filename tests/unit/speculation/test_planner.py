@@ -35,7 +35,7 @@ def offer(p: float, n: int = 32, source: str = "a") -> Draft:
 
 def ask(seq: int = 0, n_max: int = 64, n_pending: int = 1, n_min: int | None = None) -> DraftAsk:
     """In a text that repeats itself: whoever waits does not wait longer for that."""
-    return DraftAsk(seq, [1] * 8, n_max, n_pending, n_min)
+    return DraftAsk(seq, [1] * 64, n_max, n_pending, n_min)
 
 
 def length(plan: dict[int, Draft], seq: int = 0) -> int:
