@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from foretoken import Chunk, Engine, Finish, Request, SamplingParams
 from foretoken.config import EngineConfig, ModelConfig, SpeculationConfig
 from foretoken.errors import ConfigError
 from foretoken.models import path_of
-from foretoken.speculation.base import DraftAsk
+from foretoken.speculation.base import Draft, DraftAsk
 from foretoken.speculation.registry import installed
 from foretoken.types import OFF
 from tests.laws.test_llama_laws import ATTENTION_ONLY, RING, STATEFUL
@@ -125,6 +126,57 @@ def test_a_model_that_drafts_for_itself_is_always_right(arch: str, tiny_path: Ti
         request = Request("def f(x):", SamplingParams(temperature=0), max_tokens=60, ignore_eos=True)
         _, finish = answer(engine, request)
         assert finish.usage.accepted / finish.usage.drafted > 0.8
+
+
+@pytest.mark.parametrize("arch", ["qwen35", "mamba2", "llama"])
+def test_what_is_left_of_a_guess_that_was_right_so_far_is_not_guessed_again(arch: str, tiny_path: TinyPath) -> None:
+    with load(tiny_path(arch), ("draft-model",), draft_model=ModelConfig(tiny_path(arch))) as engine:
+        drafter = engine._loop.speculator.guards[0].drafter
+        drafter.p_min, drafter._end_tokens = 0.0, frozenset()
+        backend, decoded = drafter._backend, []
+        decode = backend.decode
+        backend.decode = lambda spans: decoded.append(spans) or decode(spans)
+        text = engine.tokenize("def f(x):\n    return x\n")
+
+        def draft(tokens: list[int], n_max: int = 6) -> Draft:
+            decoded.clear()
+            return engine.call(lambda _: drafter.draft([DraftAsk(0, tokens, n_max, p_min=0.0)]))[0]
+
+        first = draft(text)
+        # A random model doubts everything: what it guesses ends where all of it is hardly likely any more.
+        whole = list(first.tokens)
+        assert decoded
+        assert math.prod(first.confidence) >= 0.3
+        for n in range(len(whole) + 1):
+            again = draft([*text, *whole[:n]])
+            assert list(again.tokens) == whole[n:]
+            assert not decoded, "nothing was computed for it"
+        other = (whole[0] + 1) % backend.n_vocab if whole else 5
+        draft([*text, other])
+        assert decoded, "the text went another way"
+        drafter.begin(0, text, "somebody else")
+        assert list(draft(text).tokens) == whole
+        assert decoded, "another request"
+
+
+@pytest.mark.parametrize("arch", ["qwen35", "llama"])
+def test_a_guess_that_is_nearly_used_up_is_made_anew(arch: str, tiny_path: TinyPath) -> None:
+    with load(tiny_path(arch), ("draft-model",), draft_model=ModelConfig(tiny_path(arch))) as engine:
+        drafter = engine._loop.speculator.guards[0].drafter
+        drafter.p_min, drafter._end_tokens, drafter.n_max = 0.0, frozenset(), 8
+        drafter.choose = lambda logits, ask, drafted: (int(logits.argmax()), 1.0)
+        text = engine.tokenize("int a = 0;\n")
+
+        def draft(tokens: list[int], n_max: int = 8) -> list[int]:
+            return list(engine.call(lambda _: drafter.draft([DraftAsk(0, tokens, n_max)]))[0].tokens)
+
+        whole = draft(text)
+        assert len(whole) == 8
+        assert draft([*text, *whole[:4]]) == whole[4:]
+        assert draft([*text, *whole[:4]], n_max=2) == whole[4:6], "no more than was asked for"
+        more = draft([*text, *whole[:5]])
+        assert len(more) == 8
+        assert more[:3] == whole[5:]
 
 
 @pytest.mark.parametrize("arch", ["qwen35", "llama"])

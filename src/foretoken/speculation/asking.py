@@ -35,7 +35,7 @@ _MOST_REINVESTED = 0.02
 """And the part of all time at most."""
 _BEFORE_STEPS = 16.0
 """What was saved in requests before counts like that of so many plain steps of this one."""
-_PROOF = 1.2
+_PROOF = 1.1
 """How many times as fast as plain decoding they must have made it."""
 
 
@@ -114,7 +114,8 @@ class Asking:
             return False
         if any(request.may_prove(request.proof_due_at(source)) for source in self._doubted(request)):
             return False
-        if not pause.lasts and not request.repeats(ask.tokens):
+        # Whoever takes long and is trusted needs no text that repeats itself.
+        if not pause.lasts and not any(request.trusts.values()) and not request.repeats(ask.tokens):
             pause.go_on()
             if len(self._requests) > 1:
                 pause.align(n_steps)
@@ -157,7 +158,9 @@ class Asking:
 
     def _others_suffice(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
         """Whether what others offer is good, or this is a text of which they foresaw something lately."""
-        if any(self.acceptance.first(ask.seq, offer) >= _GOOD_OFFER for offer in offers):
+        # It is better than theirs where it has been right more often in this text than theirs are likely to be.
+        good = max(_GOOD_OFFER, self.acceptance.accuracy(ask.seq, source, _GOOD_OFFER))
+        if any(self.acceptance.first(ask.seq, offer) >= good for offer in offers):
             return True
         request = self._requests[ask.seq]
         copied = request.ledger.won_ms > 0 and request.pause.n_vain < _GAP

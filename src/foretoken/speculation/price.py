@@ -27,6 +27,8 @@ _STUMBLED = 2.0
 """A proof that took more times longer than those before it was held up."""
 _DEARER = 4
 """How many times what it took a failed proof is charged for at most, when those before it failed too."""
+_KNOWN = 0.1
+"""A draft that takes so small a part of what its tokens take was there already, and says nothing of that."""
 _FASTER, _SLOWER = 0.5, 0.02
 """How much of what a token is thought to take one draft replaces: mostly, those that took longer had other reasons."""
 
@@ -77,8 +79,11 @@ class Prices:
     def paid(self, source: str, ms: float, n_offered: int, plain_ms: float) -> None:
         """An ask took so long, and so many tokens came of it."""
         account = self._accounts.get(source)
-        if account and n_offered >= _FEW:
-            more = ms / (n_offered + 1) / plain_ms - account.token_steps
+        if account is None or n_offered < _FEW:
+            return
+        token_steps = ms / (n_offered + 1) / plain_ms
+        if token_steps > _KNOWN * account.token_steps:
+            more = token_steps - account.token_steps
             account.token_steps += more * (_SLOWER if more > 0 else _FASTER)
 
     def paid_in_vain(self, source: str, ms: float, ledger: Ledger) -> None:

@@ -46,9 +46,11 @@ class RecordedDraftModel(DraftModelDrafter):
         super().__init__(replaced.host, n_max=replaced.n_max, p_min=replaced.p_min, window=replaced.window)
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
+        super().begin(seq, prompt, owner)
         self._following[seq] = (len(prompt), self._answers.get(tuple(prompt), _UNKNOWN))
 
     def end(self, seq: SeqId) -> None:
+        super().end(seq)
         self._following.pop(seq, None)
 
     def choose(self, logits: NDArray[np.float32], ask: DraftAsk, drafted: Sequence[Token]) -> tuple[Token, float]:

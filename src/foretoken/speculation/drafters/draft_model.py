@@ -39,6 +39,28 @@ class _Draft:
     confidence: list[float] = field(default_factory=list)
     chance: float = 1.0
     """That all of it is right."""
+    over: bool = False
+    """Whether it would not go on, however much was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The draft that was made last for one slot: what is left of it need not be guessed again."""
+
+    n_before: int
+    """Tokens of the text that it goes on from."""
+    draft: Draft
+    over: bool
+
+    def rest(self, tokens: Sequence[Token], n_enough: int) -> Draft | None:
+        """What is still ahead of a text that went on as guessed, if that is enough or all there is to say."""
+        n_said = len(tokens) - self.n_before
+        if not 0 <= n_said <= len(self.draft) or tuple(tokens[self.n_before :]) != self.draft.tokens[:n_said]:
+            return None
+        if not self.over and len(self.draft) - n_said < n_enough:
+            return None
+        left = Draft(self.draft.tokens[n_said:], self.draft.confidence[n_said:], self.draft.source)
+        return left if left.tokens else NO_DRAFT
 
 
 class DraftModelDrafter:
@@ -63,6 +85,7 @@ class DraftModelDrafter:
         if self.window < 1:
             raise ValueError(f"n_max must be less than the draft model's context of {self._backend.n_ctx} tokens")
         self._held: dict[SeqId, _Held] = {}
+        self._latest: dict[SeqId, _Latest] = {}
         self._end_tokens = host.end_tokens
         self._warm_up()
 
@@ -71,24 +94,37 @@ class DraftModelDrafter:
         self.draft([DraftAsk(0, [0] * self.window, self.n_max, 1, p_min=0.0)])
         self._memory.release(0)
         self._held.clear()
+        self._latest.clear()
 
     def begin(self, seq: SeqId, prompt: Sequence[Token], owner: str) -> None:
-        """Nothing to do: the next ask says what is shared with what is held."""
+        """The next ask says what is shared with what is held."""
+        self._latest.pop(seq, None)
 
     def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
+        drafts: dict[SeqId, Draft] = {}
+        for ask in asks:
+            latest = self._latest.get(ask.seq)
+            n_enough = (min(ask.n_max, self.n_max) + 1) // 2
+            if latest and (rest := latest.rest(ask.tokens, n_enough)) is not None:
+                drafts[ask.seq] = rest.cut(ask.n_max)
+        if fresh := [ask for ask in asks if ask.seq not in drafts]:
+            drafts |= self._guess(fresh)
+        return [drafts[ask.seq] for ask in asks]
+
+    def _guess(self, asks: Sequence[DraftAsk]) -> dict[SeqId, Draft]:
+        """Draft anew."""
         rows = self._catch_up(asks)
-        drafts = {ask.seq: _Draft(ask) for ask in asks}
-        going = list(drafts.values())
+        going = making = [_Draft(ask) for ask in asks]
         for n in range(1, self.n_max + 1):
             going = [draft for draft in going if self._extend(draft, rows[draft.ask.seq], n)]
             # The last token of a draft is not decoded: nobody asks what comes after it.
             if not going or n == self.n_max:
                 break
             rows = self._decode_drafted(going)
-        return [
-            Draft(tuple(made.tokens), tuple(made.confidence), self.name) if made.tokens else NO_DRAFT
-            for made in drafts.values()
-        ]
+        for made in making:
+            draft = Draft(tuple(made.tokens), tuple(made.confidence), self.name) if made.tokens else NO_DRAFT
+            self._latest[made.ask.seq] = _Latest(len(made.ask.tokens), draft, made.over)
+        return {made.ask.seq: self._latest[made.ask.seq].draft for made in making}
 
     def hindsight(self, ask: DraftAsk, n: int) -> Draft:
         """It reads the text for this, all but the last token, as it would for a draft."""
@@ -110,6 +146,7 @@ class DraftModelDrafter:
 
     def end(self, seq: SeqId) -> None:
         """What is held stays: the slot's next request may share its beginning."""
+        self._latest.pop(seq, None)
 
     def choose(self, logits: NDArray[np.float32], ask: DraftAsk, drafted: Sequence[Token]) -> tuple[Token, float]:
         """The likeliest token behind what was asked about and `drafted` so far, and its probability."""
@@ -122,6 +159,7 @@ class DraftModelDrafter:
         p_min = self.p_min if draft.ask.p_min is None else draft.ask.p_min
         draft.chance *= p
         if p < p_min or draft.chance < _HARDLY or token in self._end_tokens:
+            draft.over = True
             return False
         draft.tokens.append(token)
         draft.confidence.append(p)
@@ -177,6 +215,7 @@ class DraftModelDrafter:
         except Exception:
             # What memory holds after a failure is unknown: start over next time.
             for span in spans:
+                self._latest.pop(span.seq, None)
                 self._memory.release(span.seq)
                 self._held[span.seq] = _Held()
             raise
