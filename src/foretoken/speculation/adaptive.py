@@ -71,10 +71,13 @@ class AdaptivePlanner(Asking):
     def observe(self, step: Step) -> None:
         stretch = self._stretch
         plain = not (step.reading or step.offers or step.asked or step.drafting)
-        if plain and self._n_rest > 1 and step.rows == stretch.rows:
+        goes_on = step.rows == stretch.rows or not (stretch.rows or self._aftermath.lasts)
+        if plain and self._n_rest and goes_on:
             # Most steps of a text that nobody foresees: this is all they take.
             stretch.add(step)
             self._n_rest -= 1
+            if self.acceptance.listens:
+                self._overhear(step)
             return
         self._catch_up()
         if plain and not (self._aftermath.lasts or self.acceptance.listens):
@@ -91,8 +94,7 @@ class AdaptivePlanner(Asking):
         if n := len(stretch.ms):
             elapsed_ms = sum(stretch.ms)
             self._n_steps += n
-            for seq in stretch.rows:
-                request = self._requests[seq]
+            for request in filter(None, map(self._requests.get, stretch.rows)):
                 request.n_said += n
                 request.ledger.elapsed_ms += elapsed_ms
                 request.pause.rested(n)
@@ -100,14 +102,17 @@ class AdaptivePlanner(Asking):
             stretch.clear()
 
     def _plan_rest(self) -> None:
-        self._n_rest = min(_BEHIND, min(map(self._rest_of, self._requests.values()), default=0))
+        self._n_rest = min(_BEHIND, min(map(self._rest_of, self._requests.values()), default=_BEHIND))
 
     def _learn(self, step: Step) -> None:
         self._n_steps += 1
-        learn_of = self._judge if step.asked or step.offers or step.drafting else self._hear
+        quiet = not (step.asked or step.offers or step.drafting)
+        learn_of = self._hear if quiet else self._judge
         for seq, verdict in step.verdicts.items():
-            self._requests[seq].n_said += len(verdict.tokens)
-            learn_of(seq, verdict, step)
+            # Where no drafter is allowed nobody is ever asked about, and there is nothing to learn but the costs.
+            if not quiet or seq in self._requests:
+                self._requests[seq].n_said += len(verdict.tokens)
+                learn_of(seq, verdict, step)
         if step.reading:
             self._aftermath.read()
             return
@@ -119,9 +124,17 @@ class AdaptivePlanner(Asking):
 
     def _hear(self, seq: SeqId, verdict: Verdict, step: Step) -> None:
         """Learn from what was offered for one slot before, when nobody was asked."""
-        heard, pause = self.acceptance.overhear(seq, (), verdict.tokens), self._requests[seq].pause
-        if pause.lasts:
-            pause.waited(self.acceptance.longest_streak(seq) if heard else 0)
+        pause = self._requests[seq].pause
+        pause.rested(1)
+        if self.acceptance.overhear(seq, (), verdict.tokens):
+            pause.heard(self.acceptance.longest_streak(seq))
+
+    def _overhear(self, step: Step) -> None:
+        """Likewise for all slots, in a rest: it is over where what was offered turns out right."""
+        for seq, verdict in step.verdicts.items():
+            heard = self.acceptance.overhear(seq, (), verdict.tokens)
+            if heard and self._requests[seq].pause.heard(self.acceptance.longest_streak(seq)):
+                self._n_rest = 0
 
     def _judge(self, seq: SeqId, verdict: Verdict, step: Step) -> None:
         """Learn from what was offered for one slot, and what that took."""
@@ -141,8 +154,10 @@ class AdaptivePlanner(Asking):
         # No wait ends before that; a new request is known since its prompt was read, and does not wait.
         if self._n_rest and len(asks) <= len(self._requests):
             return ()
-        if len(asks) == 1:
-            self._listen(asks[0])
+        self._catch_up()
+        if self._prices.provable:
+            for ask in asks:
+                self._listen(ask)
         paused = {ask.seq for ask in asks if self._rests(ask, self._n_steps)}
         if len(paused) == len(asks):
             self._plan_rest()
@@ -207,8 +222,8 @@ class AdaptivePlanner(Asking):
         sources = {seq: verdict.draft.source for seq, verdict in step.verdicts.items() if verdict.draft}
         for seq, source in self._aftermath.over(sources, step.decode_ms, lambda: self.cost(rows)).items():
             self._enter(seq, source, -self._aftermath.latest_ms)
-        for seq in step.verdicts:
-            self._requests[seq].ledger.elapsed_ms += step.ms
+        for request in filter(None, map(self._requests.get, step.verdicts)):
+            request.ledger.elapsed_ms += step.ms
         if not (sources or step.drafting):
             return
         plain_ms = self.cost((1,) * n_slots)
@@ -251,7 +266,8 @@ class AdaptivePlanner(Asking):
             if len(self._requests) > 1:
                 pause.align(self._n_steps)
         else:
-            pause.waited(n_right)
+            pause.rested(1)
+            pause.heard(n_right)
 
 
 def _is_sure(reach: Sequence[float]) -> bool:

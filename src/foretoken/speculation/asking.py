@@ -33,6 +33,8 @@ _REINVESTED = 0.2
 """The part of what drafts save that may be spent on asking in vain for more of them."""
 _MOST_REINVESTED = 0.02
 """And the part of all time at most."""
+_COMPANY_WIDTHS = (8, 16, 32)
+"""Where only some slots have drafts, it is by such steps that they are worth it, or not."""
 _BEFORE_STEPS = 16.0
 """What was saved in requests before counts like that of so many plain steps of this one."""
 _PROOF = 1.1
@@ -63,10 +65,12 @@ class Asking:
         )
 
     def too_dear(self, ask: DraftAsk, source: str, offers: Sequence[Draft]) -> bool:
-        if not self._trusts(self._requests[ask.seq], source) or self._others_suffice(ask, source, offers):
-            return True
         request = self._requests[ask.seq]
-        if not self._prices.affordable(source, request.ledger, self.cost.curve(1)):
+        if not self._trusts(request, source) or self._others_suffice(ask, source, offers):
+            return True
+        if not self._pays_in_company(source):
+            return True
+        if not self._prices.affordable(source, request.ledger, self._ms(1)):
             if self._prices.can_prove(source):
                 request.doubt(source)
             return True
@@ -76,7 +80,7 @@ class Asking:
         request = self._requests[ask.seq]
         may_prove = (
             self._provable(request, source)
-            and request.may_prove(request.provable_at(source))
+            and self._may_prove(request, source, request.provable_at(source))
             and not self._others_suffice(ask, source, offers)
         )
         return request.n_to_prove if may_prove else 0
@@ -97,11 +101,11 @@ class Asking:
             request.n_failed[source] = request.n_failed.get(source, 0) + 1
 
     def appetite(self, ask: DraftAsk, source: str) -> int:
-        plain_ms = self.cost.curve(1)
+        plain_ms = self._ms(1)
         ledger = self._requests[ask.seq].ledger
         risk = self.acceptance.risk(ask.seq, source, _PROVEN_SURE)
         bearable_ms = max(self._prices.purse_ms(source, ledger), ledger.stake_ms(plain_ms) / max(risk, 1e-3))
-        affordable = [width for width in self.cost.curve.widths if self.cost.curve(width) - plain_ms <= bearable_ms]
+        affordable = [width for width in self.cost.curve.widths if self._ms(width) - plain_ms <= bearable_ms]
         chance = self.acceptance.accuracy(ask.seq, source, _PROVEN_SURE)
         best = max(affordable, key=lambda width: self._speed(source, width, chance), default=1)
         return max(self._small_bet(), best - ask.n_pending)
@@ -112,12 +116,13 @@ class Asking:
         pause = request.pause
         if not (pause.lasts or pause.may_go_on):
             return False
-        if any(request.may_prove(request.proof_due_at(source)) for source in self._doubted(request)):
+        if any(self._may_prove(request, source, request.proof_due_at(source)) for source in self._doubted(request)):
             return False
         # Whoever takes long and is trusted needs no text that repeats itself.
-        if not pause.lasts and not any(request.trusts.values()) and not request.repeats(ask.tokens):
+        alone = len(self._requests) == 1
+        if not pause.lasts and not any(request.trusts.values()) and not request.repeats(ask.tokens, alone):
             pause.go_on()
-            if len(self._requests) > 1:
+            if not alone:
                 pause.align(n_steps)
         return pause.lasts
 
@@ -126,16 +131,19 @@ class Asking:
         n_steps = request.pause.wait
         if n_steps > 1:
             for source in self._doubted(request):
-                n_steps = min(n_steps, request.looks_at(request.proof_due_at(source)) - request.n_said)
+                at = request.proof_due_at(source)
+                n_steps = min(n_steps, (at if self._vouched_for(source) else request.looks_at(at)) - request.n_said)
         return max(0, n_steps)
 
     def _listen(self, ask: DraftAsk) -> None:
         """Where a drafter in doubt might prove itself, hear how sure the model was of its last token."""
         request = self._requests[ask.seq]
-        if ask.certainty is None or not any(self._doubted(request)):
-            return
         certainty = request.certainty or Certainty()
-        if request.n_said >= certainty.listens_at and (p := ask.certainty()) is not None:
+        if ask.certainty is None or request.n_said < certainty.listens_at:
+            return
+        if request.certainty is not None and not any(self._doubted(request)):
+            return
+        if (p := ask.certainty()) is not None:
             request.certainty = certainty
             certainty.hear(p, request.n_said)
 
@@ -145,9 +153,25 @@ class Asking:
 
     def _provable(self, request: RequestRecord, source: str) -> bool:
         return (
-            len(self._requests) == 1
+            # Others would wait for a proof: it must be likely to succeed.
+            (len(self._requests) == 1 or request.certainty is not None)
             and not self._trusts(request, source)
             and self._prices.pays_for_proof(source, request.ledger)
+        )
+
+    def _may_prove(self, request: RequestRecord, source: str, at: int) -> bool:
+        """Whether a proof that is due at such a length of the answer is to be had, and is likely to succeed."""
+        return request.n_said >= at and (request.is_sure or self._vouched_for(source))
+
+    def _vouched_for(self, source: str) -> bool:
+        """Whether a drafter in doubt has proved itself in another slot: drafts of several are better than of one."""
+        return any(request.trusts.get(source) for request in self._requests.values())
+
+    def _pays_in_company(self, source: str) -> bool:
+        """Whether drafts of those slots that trust it would win more than the others lose by waiting for them."""
+        n_waiting = sum(request.trusts.get(source) is False for request in self._requests.values())
+        return n_waiting == 0 or any(
+            self._speed(source, width, _PROVEN_SURE, n_waiting) >= _PROOF for width in _COMPANY_WIDTHS
         )
 
     def _trusts(self, request: RequestRecord, source: str) -> bool:
@@ -172,17 +196,21 @@ class Asking:
         worthwhile = (w for w in curve.widths if w > SMALL_BET and w * curve(1) >= _WORTHWHILE * curve(w))
         return next(worthwhile, SMALL_BET + 1) - 1
 
-    def _speed(self, source: str, width: int, chance: float) -> float:
+    def _speed(self, source: str, width: int, chance: float, n_waiting: int = 0) -> float:
         """How many times as fast as plain decoding such steps are, if each token it drafts has this chance.
 
-        Other slots have drafts like it, and their tokens are drafted together.
+        Other slots have drafts like it, and their tokens are drafted together, but for some that wait meanwhile.
         """
-        n_slots, plain_ms = max(1, len(self._requests)), self.cost.curve(1)
-        drafting_ms = width * self._prices.token_steps(source) * plain_ms
+        n_slots = max(1, len(self._requests))
+        drafting_ms = width * self._prices.token_steps(source) * self.cost.curve(1)
         n_tokens = sum(chance**n for n in range(width))
         overhead_ms = self._sizing.overhead_ms(1, n_tokens - 1.0, 1.0 - chance ** (width - 1), n_slots)
-        ms = self.cost((width,) * n_slots) + drafting_ms + overhead_ms
-        return n_tokens * self.cost((1,) * n_slots) / ms
+        ms = self._ms(width, n_waiting) + drafting_ms + overhead_ms
+        return float(n_tokens ** ((n_slots - n_waiting) / n_slots)) * self._ms(1) / ms
+
+    def _ms(self, width: int, n_waiting: int = 0) -> float:
+        """What a step takes in which every slot has so many rows, but for some with one."""
+        return self.cost((width,) * (max(1, len(self._requests)) - n_waiting) + (1,) * n_waiting)
 
     def _share_for_asking(self, seq: SeqId) -> float:
         """What asking in vain may take of the time: part of what drafts save of it, here and in requests before."""

@@ -15,9 +15,9 @@ DEAR = 0.05
 SHARE = 0.002
 """What vain asking may take of the time of a step, in the long run, where nothing is won."""
 LONGEST = 31
-_LOOK_AROUND = 7
-"""Steps at least from one look whether the text repeats itself to the next."""
-_MORE = 7
+_LOOK_AROUND, _FAR_AROUND = 7, 15
+"""Steps at least from one look whether the text repeats itself to the next, and as many as they become."""
+_MORE = 5
 """How often a wait begins again as long as the text is nowhere like what stood in it before."""
 PROMISING = tuple(n_right for n_right, _ in STREAKS[1:-1])
 """So many right tokens in a row, where drafters are believed more, end a wait before its time; so do twice as many as
@@ -71,8 +71,9 @@ class Pause:
         return self._length > 0 and self._n_more > 0
 
     def go_on(self) -> None:
-        """Wait as long again, and as long as a look around is worth."""
-        self.wait, self._n_more = max(self._length, _LOOK_AROUND), self._n_more - 1
+        """Wait as long again, and as long as a look around is worth: less every time."""
+        self._length = max(self._length, min(2 * self._length + 1, _FAR_AROUND), _LOOK_AROUND)
+        self.wait, self._n_more = self._length, self._n_more - 1
 
     def align(self, step: int) -> None:
         """End the wait, which begins after this step, where those of other slots end: asked together they take less.
@@ -83,15 +84,14 @@ class Pause:
         earliest = step + period // 2
         self.wait = earliest + -earliest % period - step - 1 if self.wait else 0
 
-    def waited(self, n_right: int) -> None:
-        """Nobody was asked for a step; what was offered before has been right so many times in a row by now."""
-        if n_right >= self._wake:
+    def heard(self, n_right: int) -> bool:
+        """What was offered before has been right so many times in a row by now; whether that ends the wait."""
+        if over := n_right >= self._wake:
             self.wait = self._length = 0
-        else:
-            self.wait = max(0, self.wait - 1)
+        return over
 
     def rested(self, n_steps: int) -> None:
-        """Nobody was asked for so many steps, and nothing that was offered before is compared any more."""
+        """Nobody was asked for so many steps."""
         self.wait = max(0, self.wait - n_steps)
 
 

@@ -38,11 +38,14 @@ class RequestRecord:
     certainty: Certainty | None = None
     """How sure the model is of them, where that can be told."""
 
-    def repeats(self, tokens: Sequence[Token]) -> bool:
-        """Whether the end of its text stood in it before: the longer, the more often that was of no use."""
+    def repeats(self, tokens: Sequence[Token], alone: bool) -> bool:
+        """Whether the end of its text stood in it before: the longer, the more often that was of no use.
+
+        Twice as long where others would wait for the draft, for it must win more then.
+        """
         if self.familiar is None:
             self.familiar = Familiar(len(tokens))
-        return self.familiar.read(tokens) >= max(1, self.pause.n_vain)
+        return self.familiar.read(tokens) >= max(1, self.pause.n_vain * (1 if alone else 2))
 
     @property
     def n_to_prove(self) -> int:
@@ -59,9 +62,10 @@ class RequestRecord:
         at = self.provable_at(source)
         return at if at > self.asked_at else self.asked_at + self.n_to_prove
 
-    def may_prove(self, at: int) -> bool:
-        """Whether a proof that is due at such a length of the answer is to be had now."""
-        return self.n_said >= at and (self.certainty is None or self.certainty.enough)
+    @property
+    def is_sure(self) -> bool:
+        """Whether the model was sure of what it said last, as far as that can be told."""
+        return self.certainty is None or self.certainty.enough
 
     def looks_at(self, at: int) -> int:
         """When to look whether it is to be had: before, where it depends on how sure the model was until then."""

@@ -853,6 +853,7 @@ def test_who_lost_too_much_may_win_trust_again_by_what_it_would_have_guessed_sin
 def test_nobody_looks_back_where_others_would_wait_or_have_good_offers() -> None:
     p = planner()
     p.demand_proof("slow")
+    p.worth_asking([ask()])
     for _ in range(20):
         p.observe(Step({0: 1}, 10.0, False, {0: Verdict(NO_DRAFT, (999,), 0)}, {}))
     assert p.doubts(ask(), "slow", [])

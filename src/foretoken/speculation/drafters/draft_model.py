@@ -127,8 +127,11 @@ class DraftModelDrafter:
         return {made.ask.seq: self._latest[made.ask.seq].draft for made in making}
 
     def hindsight(self, ask: DraftAsk, n: int) -> Draft:
-        """It reads the text for this, all but the last token, as it would for a draft."""
-        self._forget_what_differs(ask)
+        """It reads the text for this, all but the last token, as it would for a draft; those `n` in any case.
+
+        Some of them it may have guessed itself, and hold already.
+        """
+        self._forget_what_differs(ask, n + 1)
         held = self._held[ask.seq]
         new = list(ask.tokens[held.end : -1])[: self._backend.n_batch]
         n = min(n, len(new), self._backend.n_outputs)
@@ -185,11 +188,12 @@ class DraftModelDrafter:
             self._memory.protect(ask.seq, len(self._held[ask.seq].tokens), self.n_max)
         return rows
 
-    def _forget_what_differs(self, ask: DraftAsk) -> None:
-        """Rewind to what is held and still true, leaving at least the last token to decode; or begin near the end."""
+    def _forget_what_differs(self, ask: DraftAsk, n_again: int = 1) -> None:
+        """Rewind to what is held and still true, leaving at least the last token, or more, to decode; or begin near
+        the end."""
         held = self._held.setdefault(ask.seq, _Held())
         n = len(ask.tokens)
-        limit = min(len(held.tokens), max(0, n - 1 - held.start))
+        limit = min(len(held.tokens), max(0, n - n_again - held.start))
         known = list(ask.tokens[held.start : held.start + limit])
         shared = limit
         if held.tokens[:limit] != known:
