@@ -33,11 +33,16 @@ class Familiar:
         """Take in what is new of the text; returns `run`."""
         if len(tokens) - self._n_read > _MANY:
             self._take_in(tokens)
-        for end in range(self._n_read + 1, len(tokens) + 1):
-            key = sum(map(int.__mul__, _FACTORS, tokens[end - _RUN : end])) & self._mask
-            self.run = self.run + 1 if self._seen[key] else 0
-            self._seen[key] = 1
-        self._n_read = max(self._n_read, len(tokens))
+        n = self._n_read
+        if len(tokens) > n:
+            seen, mask, run = self._seen, self._mask, self.run
+            (i, j, k, _), (a, b, c) = _FACTORS, tokens[n + 1 - _RUN : n]
+            for d in tokens[n:]:
+                key = i * a + j * b + k * c + d & mask
+                run = run + 1 if seen[key] else 0
+                seen[key] = 1
+                a, b, c = b, c, d
+            self.run, self._n_read = run, len(tokens)
         return self.run
 
     def _take_in(self, tokens: Sequence[Token]) -> None:

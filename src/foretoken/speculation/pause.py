@@ -10,6 +10,8 @@ _LEAST_PATIENCE = -1
 """Then three steps are waited for after the first vain ask: an answer that copies shows it at its fifth token."""
 _HOPELESS = 8
 """After so many requests in a row to which no draft was of use they are waited for before the first ask too."""
+_HINT, _CLEAR_HINT = 1, 4
+"""Runs in a row that must have stood in the text before, for it to be taken for a copy; and after those requests."""
 DEAR = 0.05
 """The share of a step's time from which on asking tries patience twice as hard."""
 SHARE = 0.002
@@ -35,12 +37,14 @@ class Pause:
 
     def __init__(self, n_requests_in_vain: int = 0) -> None:
         self._patience = max(_LEAST_PATIENCE, PATIENCE - n_requests_in_vain)
-        wait = 3 if n_requests_in_vain >= _HOPELESS else 0
+        hopeless = n_requests_in_vain >= _HOPELESS
+        wait = 3 if hopeless else 0
         self.n_vain = 0
         """How often in a row asking was in vain, up to a limit."""
         self.wait = wait
         """Steps to wait still."""
         self._length = wait
+        self._hint = _CLEAR_HINT if hopeless else _HINT
         self._n_more = _MORE
         """How long the wait was to be, and how often it may begin again."""
         self._wake = 0
@@ -53,6 +57,7 @@ class Pause:
     def end(self) -> None:
         """A draft was of use."""
         self.n_vain = self.wait = self._length = 0
+        self._hint = _HINT
 
     def asked_in_vain(self, n_right: int, spent_ms: float, step_ms: float, share: float = SHARE) -> None:
         """No draft was of use, though the best drafter has been right so many times in a row.
@@ -64,6 +69,11 @@ class Pause:
         self.wait = self._length = min(2 ** max(0, self.n_vain - patience) - 1, _bearable(spent_ms, step_ms, share))
         self._n_more = _MORE
         self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
+
+    def hint(self, alone: bool) -> int:
+        """Runs in a row of the text's end that must have stood in it before: the more, the more often that was of no
+        use; twice as many where others would wait for the draft, for it must win more then."""
+        return max(self._hint, self.n_vain * (1 if alone else 2))
 
     @property
     def may_go_on(self) -> bool:

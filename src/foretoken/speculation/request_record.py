@@ -39,13 +39,10 @@ class RequestRecord:
     """How sure the model is of them, where that can be told."""
 
     def repeats(self, tokens: Sequence[Token], alone: bool) -> bool:
-        """Whether the end of its text stood in it before: the longer, the more often that was of no use.
-
-        Twice as long where others would wait for the draft, for it must win more then.
-        """
+        """Whether the end of its text stood in it before, and goes on doing so."""
         if self.familiar is None:
             self.familiar = Familiar(len(tokens))
-        return self.familiar.read(tokens) >= max(1, self.pause.n_vain * (1 if alone else 2))
+        return self.familiar.read(tokens) >= self.pause.hint(alone)
 
     @property
     def n_to_prove(self) -> int:
