@@ -9,6 +9,9 @@ CMAKE_ARGS ?=
 NO_AMX := -DCMAKE_C_FLAGS=-U__AMX_INT8__ -DCMAKE_CXX_FLAGS=-U__AMX_INT8__
 TRIM := $(NO_AMX) -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF
 BINDING := llama-cpp-python==0.3.36
+# What is mended in libllama before it is built: see native/README.md.
+PATCHES := $(sort $(wildcard native/*.patch))
+SOURCES := $(VENV)/sources
 
 .PHONY: serve test test-slow test-harness lint bench gpu-kit bench-gpu bench-page screenshots chromium train-smoke clean
 
@@ -17,14 +20,18 @@ $(BIN)/python:
 
 # Written anew only when it changes: then, and not at every change of this file, libllama is built again.
 $(VENV)/build: FORCE | $(BIN)/python
-	@echo '$(BINDING) $(TRIM)' | cmp -s - $@ || echo '$(BINDING) $(TRIM)' > $@
+	@{ echo '$(BINDING) $(TRIM)'; cat $(PATCHES); } | cmp -s - $@ || { echo '$(BINDING) $(TRIM)'; cat $(PATCHES); } > $@
 FORCE:
 
 # pip says nothing for minutes while it compiles: show the compiler's own counter, keep the log.
 $(VENV)/libllama: $(VENV)/build | $(BIN)/python
 	@echo "installing $(BINDING) (built from source once: about 4 minutes on 2 cores)"
+	@rm -rf $(SOURCES) && mkdir $(SOURCES)
+	@$(BIN)/python -m pip download --disable-pip-version-check --quiet --no-deps --no-binary llama-cpp-python --dest $(SOURCES) $(BINDING)
+	@tar -xf $(SOURCES)/*.tar.gz -C $(SOURCES) --strip-components 1 && rm $(SOURCES)/*.tar.gz
+	@for p in $(PATCHES); do echo "applying $$p"; patch -p1 --quiet -d $(SOURCES) < $$p || exit 1; done
 	@set -o pipefail; CMAKE_ARGS="$(TRIM) $(CMAKE_ARGS)" $(BIN)/python -m pip install --disable-pip-version-check \
-	  --verbose --force-reinstall --no-cache-dir $(BINDING) 2>&1 | tee $(VENV)/libllama.log | { grep --line-buffered -oE '^ *\[[0-9]+/[0-9]+\]|^Successfully.*' || true; } \
+	  --verbose --force-reinstall --no-cache-dir ./$(SOURCES) 2>&1 | tee $(VENV)/libllama.log | { grep --line-buffered -oE '^ *\[[0-9]+/[0-9]+\]|^Successfully.*' || true; } \
 	  | awk '{ if ($$1 ~ /^\[/) { printf "\rcompiling %s", $$1 } else { printf "\n%s\n", $$0 } fflush() } END { print "" }' \
 	  || { tail -n 40 $(VENV)/libllama.log; exit 1; }
 	@$(BIN)/python -c "import llama_cpp" && touch $@

@@ -13,6 +13,7 @@ from pathlib import Path
 from foretoken import machine
 from foretoken.backend import Backend, Span
 from foretoken.engine.assembly import Assembly
+from foretoken.llama import library
 from foretoken.memory import Memory
 
 log = logging.getLogger("foretoken.engine")
@@ -133,7 +134,7 @@ def _key(assembly: Assembly) -> str:
         digest = hashlib.sha256(file.read(_HEAD_BYTES))
     facts = machine.describe()
     del facts["date"]
-    settings = (path.stat().st_size, sorted(facts.items()), assembly.context.config)
+    settings = (path.stat().st_size, sorted(facts.items()), library.build(), assembly.context.config)
     digest.update(repr(settings).encode())
     return digest.hexdigest()[:32]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from pathlib import Path
 
 import llama_cpp
 
@@ -99,6 +101,13 @@ def reason(heard: list[str], otherwise: str) -> str:
 def supports_gpu() -> bool:
     """Whether this build of the library can use a GPU that is there."""
     return bool(llama_cpp.llama_supports_gpu_offload())
+
+
+def build() -> list[tuple[str, int, int]]:
+    """Which build of it this is: the same version with other kernels takes other times."""
+    folder = Path(os.environ.get("LLAMA_CPP_LIB_PATH") or Path(llama_cpp.__file__).parent / "lib")
+    found = ((file.name, file.stat()) for file in folder.iterdir() if file.is_file())
+    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
 
 
 def version() -> str:
