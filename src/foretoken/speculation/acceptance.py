@@ -213,6 +213,10 @@ class Acceptance:
         trust = self._trusted(seq, source)
         return (trust.judged - trust.wrong + _ACCURATE * expected) / (trust.judged + _ACCURATE)
 
+    def forget_offers(self, seq: SeqId) -> None:
+        """What was offered to a session so far is not compared with what it says any more."""
+        self._standing.pop(seq, None)
+
     def forget(self, seq: SeqId) -> None:
         """A session is over."""
         self._trust.pop(seq, None)

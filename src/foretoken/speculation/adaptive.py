@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from foretoken.speculation.aftermath import Aftermath
+from foretoken.speculation.allowance import Allowance
 from foretoken.speculation.asking import SMALL_BET, Asking
 from foretoken.speculation.base import NO_DRAFT, Draft, DraftAsk, Verdict
 from foretoken.speculation.cost import BatchCost, StepCost
@@ -51,6 +52,7 @@ class AdaptivePlanner(Asking):
         self._aftermath = Aftermath()
         self._balances: dict[str, Balance] = {}
         self._stretch = Stretch()
+        self._allowance = Allowance()
         self._n_steps = 0
         self._n_rest = 0
         """Steps to come in which there is nothing to do for any slot."""
@@ -99,6 +101,7 @@ class AdaptivePlanner(Asking):
                 request.ledger.elapsed_ms += elapsed_ms
                 request.pause.rested(n)
             self.cost.observe(tuple(stretch.rows.values()), *stretch.usual(), n)
+            self._allowance.earn(elapsed_ms)
             stretch.clear()
 
     def _plan_rest(self) -> None:
@@ -158,6 +161,9 @@ class AdaptivePlanner(Asking):
         if self._prices.provable:
             for ask in asks:
                 self._listen(ask)
+        if len(self._requests) > 1 and (n_steps := self._allowance.steps_to_next(self._ms(1))):
+            self._n_rest = min(_BEHIND, n_steps)
+            return ()
         paused = {ask.seq for ask in asks if self._rests(ask, self._n_steps)}
         if len(paused) == len(asks):
             self._plan_rest()
@@ -165,6 +171,11 @@ class AdaptivePlanner(Asking):
         elif paused:
             # Drafts of several slots at once are cheaper than one after the other.
             asks = [ask for ask in asks if ask.seq not in paused or self.acceptance.longest_streak(ask.seq) > 0]
+            if not self._could_pay(len(asks)):
+                for ask in asks:
+                    self._requests[ask.seq].pause.put_off(self._n_steps)
+                self._plan_rest()
+                asks = ()
         return asks
 
     def saved_ms(self, seq: SeqId) -> float | None:
@@ -227,6 +238,7 @@ class AdaptivePlanner(Asking):
         if not (sources or step.drafting):
             return
         plain_ms = self.cost((1,) * n_slots)
+        self._settle_asks(step, plain_ms)
         extra_ms = 0.0
         if sources:
             certain = [n - len(step.verdicts[seq].draft) for seq, n in step.rows.items()]
@@ -242,6 +254,15 @@ class AdaptivePlanner(Asking):
                 self._enter(seq, source, won, asked)
                 # What the first reading takes is no reason to leave it at that.
                 self._back_off(seq, source).enter(won if begins else won - asked, plain_ms, judged)
+
+    def _settle_asks(self, step: Step, plain_ms: float) -> None:
+        """All slots waited for what was asked: what came of it pays for that, or else the allowance does."""
+        n_slots = len(step.verdicts)
+        if any(verdict.n_accepted for verdict in step.verdicts.values()):
+            n_said = sum(len(verdict.tokens) for verdict in step.verdicts.values())
+            self._allowance.earn(step.ms, n_said / n_slots * plain_ms - step.ms)
+        elif n_slots > 1:
+            self._allowance.pay(step.ms - step.decode_ms)
 
     def _enter(self, seq: SeqId, source: str, won_ms: float, asked_ms: float = 0.0) -> None:
         self._requests[seq].ledger.enter(source, won_ms, asked_ms)
@@ -262,8 +283,11 @@ class AdaptivePlanner(Asking):
         elif seq in step.asked:
             self._requests[seq].asked_at = self._requests[seq].n_said - len(step.verdicts[seq].tokens)
             step_ms = step.ms / len(step.verdicts)
-            pause.asked_in_vain(n_right, sum(spent.values()), step_ms, self._share_for_asking(seq))
-            if len(self._requests) > 1:
+            n_slots = len(self._requests)
+            pause.asked_in_vain(n_right, sum(spent.values()), step_ms, self._share_for_asking(seq), n_slots)
+            if not pause.listens:
+                self.acceptance.forget_offers(seq)
+            if n_slots > 1:
                 pause.align(self._n_steps)
         else:
             pause.rested(1)

@@ -33,7 +33,7 @@ _REINVESTED = 0.2
 """The part of what drafts save that may be spent on asking in vain for more of them."""
 _MOST_REINVESTED = 0.02
 """And the part of all time at most."""
-_COMPANY_WIDTHS = (8, 16, 32)
+_COMPANY_WIDTHS = (4, 8, 16, 32)
 """Where only some slots have drafts, it is by such steps that they are worth it, or not."""
 _BEFORE_STEPS = 16.0
 """What was saved in requests before counts like that of so many plain steps of this one."""
@@ -172,6 +172,13 @@ class Asking:
         n_waiting = sum(request.trusts.get(source) is False for request in self._requests.values())
         return n_waiting == 0 or any(
             self._speed(source, width, _PROVEN_SURE, n_waiting) >= _PROOF for width in _COMPANY_WIDTHS
+        )
+
+    def _could_pay(self, n_asked: int) -> bool:
+        """Whether drafts of so many slots, all of them right, would win more than the others lose by waiting."""
+        n_slots = len(self._requests)
+        return any(
+            width ** (n_asked / n_slots) * self._ms(1) > self._ms(width, n_slots - n_asked) for width in _COMPANY_WIDTHS
         )
 
     def _trusts(self, request: RequestRecord, source: str) -> bool:

@@ -24,6 +24,7 @@ _MORE = 5
 PROMISING = tuple(n_right for n_right, _ in STREAKS[1:-1])
 """So many right tokens in a row, where drafters are believed more, end a wait before its time; so do twice as many as
 were known at the last ask."""
+_NEVER = 1 << 30
 
 
 class Pause:
@@ -59,21 +60,31 @@ class Pause:
         self.n_vain = self.wait = self._length = 0
         self._hint = _HINT
 
-    def asked_in_vain(self, n_right: int, spent_ms: float, step_ms: float, share: float = SHARE) -> None:
+    def asked_in_vain(
+        self, n_right: int, spent_ms: float, step_ms: float, share: float = SHARE, n_slots: int = 1
+    ) -> None:
         """No draft was of use, though the best drafter has been right so many times in a row.
 
-        Asking may go on taking a `share` of the time.
+        Asking may go on taking a `share` of the time. Where a drafter was right for long and its draft was declined,
+        for others would have waited for it, that it goes on being right is no reason to ask again.
         """
-        self.n_vain = min(self.n_vain + 1, PATIENCE + LONGEST.bit_length())
+        self.n_vain = min(self.n_vain + 1, PATIENCE + (LONGEST * n_slots).bit_length())
         patience = min(self._patience, PATIENCE // 2) if spent_ms > DEAR * step_ms else self._patience
-        self.wait = self._length = min(2 ** max(0, self.n_vain - patience) - 1, _bearable(spent_ms, step_ms, share))
+        longest = min(LONGEST * n_slots, _bearable(spent_ms, step_ms, share))
+        self.wait = self._length = min(2 ** max(0, self.n_vain - patience) - 1, longest)
         self._n_more = _MORE
-        self._wake = next((n for n in PROMISING if n > n_right), 2 * n_right)
+        declined = n_slots > 1 and n_right >= PROMISING[-1]
+        self._wake = _NEVER if declined else next((n for n in PROMISING if n > n_right), 2 * n_right)
 
     def hint(self, alone: bool) -> int:
         """Runs in a row of the text's end that must have stood in it before: the more, the more often that was of no
         use; twice as many where others would wait for the draft, for it must win more then."""
         return max(self._hint, self.n_vain * (1 if alone else 2))
+
+    @property
+    def listens(self) -> bool:
+        """Whether something that was offered before could end the wait by being right."""
+        return self._wake < _NEVER
 
     @property
     def may_go_on(self) -> bool:
@@ -84,6 +95,16 @@ class Pause:
         """Wait as long again, and as long as a look around is worth: less every time."""
         self._length = max(self._length, min(2 * self._length + 1, _FAR_AROUND), _LOOK_AROUND)
         self.wait, self._n_more = self._length, self._n_more - 1
+
+    def put_off(self, step: int) -> None:
+        """Others would wait longer than this slot could win: not now."""
+        self.wait = max(self.wait, self._length, _FAR_AROUND)
+        self.align(step)
+
+    @property
+    def length(self) -> int:
+        """Steps of the latest wait."""
+        return self._length
 
     def align(self, step: int) -> None:
         """End the wait, which begins after this step, where those of other slots end: asked together they take less.
@@ -107,4 +128,4 @@ class Pause:
 
 def _bearable(spent_ms: float, step_ms: float, share: float) -> int:
     """Steps to wait for asking to take no more than its share."""
-    return LONGEST if step_ms <= 0 else min(LONGEST, int(spent_ms / (share * step_ms)))
+    return LONGEST if step_ms <= 0 else int(spent_ms / (share * step_ms))

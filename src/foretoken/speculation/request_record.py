@@ -57,7 +57,7 @@ class RequestRecord:
     def proof_due_at(self, source: str) -> int:
         """When to ask for its sake: once it can prove itself, and if nobody wanted that, some tokens later again."""
         at = self.provable_at(source)
-        return at if at > self.asked_at else self.asked_at + self.n_to_prove
+        return at if at > self.asked_at else self.asked_at + max(self.n_to_prove, self.pause.length)
 
     @property
     def is_sure(self) -> bool:
