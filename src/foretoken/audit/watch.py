@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from foretoken.speculation.base import Draft, DraftAsk
 from foretoken.speculation.planner import Outlook, Planner, Proposal, Step
@@ -22,6 +22,10 @@ class Watch:
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
         return self.planner.plan(proposals)
+
+    def rested(self, rows: Mapping[SeqId, int], ms: float, computing_ms: float | None) -> bool:
+        """What was said in it is to be known too."""
+        return False
 
     def observe(self, step: Step) -> None:
         for seq, verdict in step.verdicts.items():

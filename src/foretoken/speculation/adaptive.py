@@ -70,20 +70,27 @@ class AdaptivePlanner(Asking):
         self._wonder(bets)
         return {bet.seq: bet.draft.cut(bet.n) for bet in bets if bet.n >= max(1, bet.n_min)}
 
+    def rested(self, rows: Mapping[SeqId, int], ms: float, computing_ms: float | None) -> bool:
+        # Most steps of a text that nobody foresees: this is all they take.
+        stretch = self._stretch
+        goes_on = rows == stretch.rows or not (stretch.rows or self._aftermath.lasts)
+        if not (self._n_rest and goes_on) or self.acceptance.listens:
+            return False
+        stretch.add(rows, ms, computing_ms)
+        self._n_rest -= 1
+        return True
+
     def observe(self, step: Step) -> None:
         stretch = self._stretch
-        plain = not (step.reading or step.offers or step.asked or step.drafting)
-        goes_on = step.rows == stretch.rows or not (stretch.rows or self._aftermath.lasts)
-        if plain and self._n_rest and goes_on:
-            # Most steps of a text that nobody foresees: this is all they take.
-            stretch.add(step)
+        plain = not (step.reading or step.offers or step.asked or step.drafting or self._aftermath.lasts)
+        if plain and self._n_rest and (step.rows == stretch.rows or not stretch.rows):
+            stretch.add(step.rows, step.ms, step.computing_ms)
             self._n_rest -= 1
-            if self.acceptance.listens:
-                self._overhear(step)
+            self._overhear(step)
             return
         self._catch_up()
-        if plain and not (self._aftermath.lasts or self.acceptance.listens):
-            stretch.add(step)
+        if plain and not self.acceptance.listens:
+            stretch.add(step.rows, step.ms, step.computing_ms)
             self._catch_up()
         else:
             self._learn(step)
@@ -105,7 +112,12 @@ class AdaptivePlanner(Asking):
             stretch.clear()
 
     def _plan_rest(self) -> None:
-        self._n_rest = min(_BEHIND, min(map(self._rest_of, self._requests.values()), default=_BEHIND))
+        rest = min(map(self._rest_of, self._requests.values()), default=_BEHIND)
+        self._n_rest = min(_BEHIND, max(rest, self._n_to_afford()))
+
+    def _n_to_afford(self) -> int:
+        """Plain steps until all slots together can afford to ask for one of them."""
+        return self._allowance.steps_to_next(self._ms(1)) if len(self._requests) > 1 else 0
 
     def _learn(self, step: Step) -> None:
         self._n_steps += 1
@@ -161,8 +173,10 @@ class AdaptivePlanner(Asking):
         if self._prices.provable:
             for ask in asks:
                 self._listen(ask)
-        if len(self._requests) > 1 and (n_steps := self._allowance.steps_to_next(self._ms(1))):
-            self._n_rest = min(_BEHIND, n_steps)
+        if self._n_to_afford():
+            for ask in asks:
+                self.acceptance.forget_offers(ask.seq)
+            self._plan_rest()
             return ()
         paused = {ask.seq for ask in asks if self._rests(ask, self._n_steps)}
         if len(paused) == len(asks):
@@ -174,7 +188,7 @@ class AdaptivePlanner(Asking):
             if not self._could_pay(len(asks)):
                 for ask in asks:
                     self._requests[ask.seq].pause.put_off(self._n_steps)
-                self._plan_rest()
+                self._n_rest = min(_BEHIND, *(request.pause.wait for request in self._requests.values()))
                 asks = ()
         return asks
 

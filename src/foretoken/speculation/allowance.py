@@ -8,7 +8,7 @@ _SHARE = 0.005
 """The share of all time."""
 _REINVESTED = 0.2
 """And of what drafts save."""
-_MOST_STEPS = 3.0
+_MOST_STEPS = 1.5
 """Plain steps that may be put by for it: a group of new requests is asked about several times in a row."""
 _NEWS = 0.2
 

@@ -129,10 +129,15 @@ class Asking:
     def _rest_of(self, request: RequestRecord) -> int:
         """Plain steps in which there is nothing to do for a slot, nor to listen to."""
         n_steps = request.pause.wait
+        alone = len(self._requests) == 1
         if n_steps > 1:
             for source in self._doubted(request):
                 at = request.proof_due_at(source)
-                n_steps = min(n_steps, (at if self._vouched_for(source) else request.looks_at(at)) - request.n_said)
+                if self._vouched_for(source):
+                    n_steps = min(n_steps, at - request.n_said)
+                elif alone:
+                    # To listen takes as long as it does for all slots together: others do not wait for it.
+                    n_steps = min(n_steps, request.looks_at(at) - request.n_said)
         return max(0, n_steps)
 
     def _listen(self, ask: DraftAsk) -> None:

@@ -79,6 +79,10 @@ class Planner(Protocol):
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]: ...
     def observe(self, step: Step) -> None: ...
+    def rested(self, rows: Mapping[SeqId, int], ms: float, computing_ms: float | None) -> bool:
+        """A step is over for which nobody was asked, and this is all there is to know of it; or else, `observe`."""
+        ...
+
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         """Those slots for which drafters should be asked this time."""
         ...
@@ -125,6 +129,9 @@ class LearnsNothing:
 
     def observe(self, step: Step) -> None:
         pass
+
+    def rested(self, rows: Mapping[SeqId, int], ms: float, computing_ms: float | None) -> bool:
+        return True
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
         return asks

@@ -175,9 +175,13 @@ class Speculator:
         """A step is over: what it took, for the planner to learn from; `aside` where the next plan can do without."""
         if not reading:
             self.widths[sum(rows.values())].add(ms)
+        asked = self._offers or self._spent or self._ended
+        if not (asked or reading) and self.planner.rested(rows, ms, computing_ms):
+            self._verdicts = {}
+            return
         step = Step(rows, ms, reading, self._verdicts, self._offers, self._spent, self._asked, computing_ms)
         self._verdicts = {}
-        if self._offers or self._spent or self._ended:
+        if asked:
             self.planner.observe(step)
             self._offers, self._spent, self._asked = {}, {}, set()
             for seq in self._ended:

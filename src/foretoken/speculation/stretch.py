@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from foretoken.speculation.planner import Step
 from foretoken.types import SeqId
 
 
@@ -22,11 +21,11 @@ class Stretch:
         self.ms: list[float] = []
         self.computing_ms: list[float | None] = []
 
-    def add(self, step: Step) -> None:
+    def add(self, rows: Mapping[SeqId, int], ms: float, computing_ms: float | None) -> None:
         """One more, with the same rows unless it is the first."""
-        self.rows = step.rows
-        self.ms.append(step.ms)
-        self.computing_ms.append(step.computing_ms)
+        self.rows = rows
+        self.ms.append(ms)
+        self.computing_ms.append(computing_ms)
 
     def usual(self) -> tuple[float, float]:
         """What the middle one took, and how much of that beside computing, as far as that is known."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -200,6 +200,9 @@ def test_the_planner_learns_at_once_only_what_the_next_plan_needs() -> None:
         def observe(self, step: Step) -> None:
             seen.append(step.verdicts[0].tokens)
 
+        def rested(self, rows: Mapping[int, int], ms: float, computing_ms: float | None) -> bool:
+            return False
+
     aside = Aside(later=True)
     s = Speculator([Scripted("one", [5])], Learning(), 100)
     s.begin(0, [1], "")
@@ -216,6 +219,30 @@ def test_the_planner_learns_at_once_only_what_the_next_plan_needs() -> None:
     s.end(0)
     s.stepped({0: 1}, 1.0, False, aside)
     assert seen == [(7,), (8,), (9,)], "the next request may begin in this slot at once"
+
+
+def test_of_a_step_for_which_nobody_was_asked_a_planner_may_want_to_know_no_more_than_what_it_took() -> None:
+    seen: list[object] = []
+
+    class Resting(FixedPlanner):
+        def observe(self, step: Step) -> None:
+            seen.append(step.verdicts[0].tokens)
+
+        def rested(self, rows: Mapping[int, int], ms: float, computing_ms: float | None) -> bool:
+            seen.append((dict(rows), ms, computing_ms))
+            return True
+
+    s = Speculator([Scripted("one", [5])], Resting(), 100)
+    s.begin(0, [1], "")
+    s.accept(0, Verdict(NO_DRAFT, (7,), 0))
+    s.stepped({0: 1}, 2.0, False, computing_ms=1.5)
+    assert seen == [({0: 1}, 2.0, 1.5)]
+    s.accept(0, Verdict(NO_DRAFT, (8,), 0))
+    s.stepped({0: 9}, 2.0, reading=True)
+    s.draft([ask()])
+    s.accept(0, Verdict(NO_DRAFT, (9,), 0))
+    s.stepped({0: 1}, 2.0, False)
+    assert seen[1:] == [(8,), (9,)], "of others it is told everything, and nothing of those before"
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 6)), max_size=30))
