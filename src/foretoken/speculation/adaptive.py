@@ -27,6 +27,8 @@ _MARGIN_UNPROVEN = 1.4
 _BEHIND = LONGEST
 """Plain steps that may wait, if nobody is asked meanwhile, until something is learnt from them: together they take
 little more than one alone, when a step of the model has driven everything else out of the processor's cache."""
+_TOGETHER = 16
+"""Where several slots wait, the rest ends at a multiple of so many steps."""
 
 _NOTHING: Mapping[str, float] = {}
 
@@ -112,8 +114,11 @@ class AdaptivePlanner(Asking):
             stretch.clear()
 
     def _plan_rest(self) -> None:
-        rest = min(map(self._rest_of, self._requests.values()), default=_BEHIND)
-        self._n_rest = min(_BEHIND, max(rest, self._n_to_afford()))
+        rest = max(min(map(self._rest_of, self._requests.values()), default=_BEHIND), self._n_to_afford())
+        if rest and len(self._requests) > 1:
+            # A look around is for all slots: whose wait is over a little earlier waits for the others.
+            rest += -(self._n_steps + rest) % _TOGETHER
+        self._n_rest = min(_BEHIND, rest)
 
     def _n_to_afford(self) -> int:
         """Plain steps until all slots together can afford to ask for one of them."""

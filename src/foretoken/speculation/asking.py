@@ -121,7 +121,7 @@ class Asking:
         # Whoever takes long and is trusted needs no text that repeats itself.
         alone = len(self._requests) == 1
         if not pause.lasts and not any(request.trusts.values()) and not request.repeats(ask.tokens, alone):
-            pause.go_on()
+            pause.go_on(alone)
             if not alone:
                 pause.align(n_steps)
         return pause.lasts

@@ -91,14 +91,15 @@ class Pause:
         """Whether a wait that is over may begin again, if nothing speaks for asking."""
         return self._length > 0 and self._n_more > 0
 
-    def go_on(self) -> None:
-        """Wait as long again, and as long as a look around is worth: less every time."""
-        self._length = max(self._length, min(2 * self._length + 1, _FAR_AROUND), _LOOK_AROUND)
+    def go_on(self, alone: bool) -> None:
+        """Wait as long again, and as long as a look around is worth: less every time, and less in company."""
+        least, most = (_LOOK_AROUND, _FAR_AROUND) if alone else (_FAR_AROUND, LONGEST)
+        self._length = max(self._length, min(2 * self._length + 1, most), least)
         self.wait, self._n_more = self._length, self._n_more - 1
 
     def put_off(self, step: int) -> None:
         """Others would wait longer than this slot could win: not now."""
-        self.wait = max(self.wait, self._length, _FAR_AROUND)
+        self.wait = max(self.wait, self._length, LONGEST)
         self.align(step)
 
     @property
