@@ -13,6 +13,7 @@ from foretoken import machine
 from foretoken.config import EngineConfig, ModelConfig
 from foretoken.engine import calibration
 from foretoken.engine.assembly import Assembly, assemble
+from foretoken.llama import library
 
 
 @pytest.fixture
@@ -66,6 +67,17 @@ def test_other_settings_are_measured_on_their_own(assembly: Assembly, tmp_path: 
     other = assemble(EngineConfig(ModelConfig(assembly.model.path), n_ctx=256, n_threads=2))
     calibration.calibrated(other)
     other.close()
+    assert len(stored(tmp_path)) == 2
+
+
+def test_another_build_of_the_library_is_measured_on_its_own(
+    assembly: Assembly, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibration.calibrated(assembly)
+    build = library.build()
+    assert any("ggml-cpu" in name for name, _, _ in build)
+    monkeypatch.setattr(library, "build", lambda: build[1:])
+    calibration.calibrated(assembly)
     assert len(stored(tmp_path)) == 2
 
 

@@ -220,7 +220,12 @@ def test_a_draft_model_knows_in_hindsight_what_it_would_have_guessed(arch: str, 
         assert engine.call(lambda loop: drafter.draft([asked])) == fresh, "and it drafts on from there"
         changed = [*text[:-1], (text[-1] + 1) % 100]
         assert engine.call(lambda loop: looked_back(changed, 16)) == [True] * 15 + [False]
-        assert not engine.call(lambda loop: drafter.hindsight(DraftAsk(0, changed, 4), 16)), "nothing new was said"
+        again = engine.call(lambda loop: drafter.hindsight(DraftAsk(0, changed, 4), 16))
+        assert list(again.tokens[:-1]) == text[-16:-1], "what it has read before is read again for this"
+        drafted = engine.call(lambda loop: drafter.draft([DraftAsk(0, text[:-8], 7)]))[0]
+        assert list(drafted.tokens) == text[-8 : -8 + len(drafted)]
+        own = engine.call(lambda loop: drafter.hindsight(asked, 8))
+        assert list(own.tokens) == text[-8:], "and what it guessed itself and holds already"
         assert len(engine.call(lambda loop: looked_back(text[-3:], 16))) == 2, "of the two there are"
 
 
