@@ -29,7 +29,9 @@ $(VENV)/libllama: $(VENV)/build | $(BIN)/python
 	@rm -rf $(SOURCES) && mkdir $(SOURCES)
 	@$(BIN)/python -m pip download --disable-pip-version-check --quiet --no-deps --no-binary llama-cpp-python --dest $(SOURCES) $(BINDING)
 	@tar -xf $(SOURCES)/*.tar.gz -C $(SOURCES) --strip-components 1 && rm $(SOURCES)/*.tar.gz
-	@for p in $(PATCHES); do echo "applying $$p"; patch -p1 --quiet -d $(SOURCES) < $$p || exit 1; done
+	@for p in $(PATCHES); do echo "applying $$p"; \
+	  if command -v patch >/dev/null; then patch -p1 --quiet -d $(SOURCES) < $$p; \
+	  else git -C $(SOURCES) init -q && git -C $(SOURCES) apply "$(CURDIR)/$$p"; fi || exit 1; done
 	@set -o pipefail; CMAKE_ARGS="$(TRIM) $(CMAKE_ARGS)" $(BIN)/python -m pip install --disable-pip-version-check \
 	  --verbose --force-reinstall --no-cache-dir ./$(SOURCES) 2>&1 | tee $(VENV)/libllama.log | { grep --line-buffered -oE '^ *\[[0-9]+/[0-9]+\]|^Successfully.*' || true; } \
 	  | awk '{ if ($$1 ~ /^\[/) { printf "\rcompiling %s", $$1 } else { printf "\n%s\n", $$0 } fflush() } END { print "" }' \
