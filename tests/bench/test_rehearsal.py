@@ -27,6 +27,21 @@ SMALL_ON_CPU = {
     48: 35.1,
     64: 46,
 }
+# The same model on another machine, with native/read-ahead.patch: a few rows cost hardly more than one.
+READ_AHEAD = {
+    1: 1.67,
+    2: 1.87,
+    3: 2.12,
+    4: 2.45,
+    6: 3.66,
+    8: 4.17,
+    12: 5.92,
+    16: 7.51,
+    24: 11.01,
+    32: 14.55,
+    48: 21.52,
+    64: 28.65,
+}
 LARGE_ON_CPU = {1: 39.0, 2: 66, 3: 93, 4: 81, 6: 117, 8: 174, 12: 269, 16: 268, 24: 522, 32: 422, 48: 666, 64: 882}
 LARGE_ON_GPU = {1: 11.7, 2: 12.8, 4: 17.6, 8: 25.5, 9: 23.5, 16: 24.8, 24: 28.4, 32: 31.4, 64: 42.5, 128: 68.7}
 # As drafts come, each step unlike the one before it: no draft is cheap, a long one costs hardly more than a short one.
@@ -35,6 +50,7 @@ FORK = MemoryCost(0.03, 0.03, replays=True)
 TRIM = MemoryCost(0.0, 0.01)
 MACHINES = {
     "small hybrid, CPU": Machine(SMALL_ON_CPU, FORK),
+    "small hybrid, CPU, rows read ahead": Machine(READ_AHEAD, FORK),
     "large hybrid, CPU": Machine(LARGE_ON_CPU, FORK),
     "large hybrid, GPU": Machine(LARGE_ON_GPU, FORK),
     "small hybrid, GPU": Machine(SMALL_ON_GPU, FORK, aftermath_ms=2.4, plain_alike=True),

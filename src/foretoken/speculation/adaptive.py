@@ -23,7 +23,7 @@ _CURIOSITY = 24
 _MARGIN = 1.05
 """A draft must promise this much more than a plain step: estimates are not that good."""
 _MARGIN_UNPROVEN = 1.4
-"""Likewise for a slot that has earned nothing yet."""
+"""Likewise for a slot that has earned nothing yet; where several slots can hardly win more, half of what they can."""
 _BEHIND = LONGEST
 """Plain steps that may wait, if nobody is asked meanwhile, until something is learnt from them: together they take
 little more than one alone, when a step of the model has driven everything else out of the processor's cache."""
@@ -63,7 +63,11 @@ class AdaptivePlanner(Asking):
         plain_ms = self.cost((1,) * len(proposals))
         self._sizing.switch_ms = self._aftermath.expected_ms(plain_ms)
         n_slots = len(proposals)
-        bets = [bet for proposal in proposals if (bet := self._best_bet(proposal, plain_ms, n_slots)) is not None]
+        unproven = _MARGIN_UNPROVEN
+        if n_slots > 1:
+            unproven = max(_MARGIN, min(unproven, (1.0 + self._most_to_win()) / 2))
+        found = (self._best_bet(proposal, plain_ms, n_slots, unproven) for proposal in proposals)
+        bets = [bet for bet in found if bet is not None]
         promising = [bet for bet in bets if bet.n]
         if len(proposals) > 1 and promising:
             betting = {bet.seq for bet in promising}
@@ -210,7 +214,7 @@ class AdaptivePlanner(Asking):
         self._aftermath.forget(seq)
         self.acceptance.forget(seq)
 
-    def _best_bet(self, proposal: Proposal, plain_ms: float, n_slots: int) -> Bet | None:
+    def _best_bet(self, proposal: Proposal, plain_ms: float, n_slots: int, unproven: float) -> Bet | None:
         """The offer that would win the most if this slot were alone."""
         ask = proposal.ask
         ledger = self._requests[ask.seq].ledger
@@ -226,7 +230,7 @@ class AdaptivePlanner(Asking):
             if reach and (_is_sure(reach) or (1 + sum(reach)) * plain_ms > least_ms):
                 n_min = self._n_min if ask.n_min is None else ask.n_min
                 purse = self._prices.purse_ms(draft.source, ledger) / n_slots
-                margin = _MARGIN if ledger.won_ms > 0 or purse > plain_ms else _MARGIN_UNPROVEN
+                margin = _MARGIN if ledger.won_ms > 0 or purse > plain_ms else unproven
                 n_proven = max(small_bet, self.acceptance.streak(ask.seq, draft.source) // 2)
                 n_free = n_proven if reach[0] >= _PROVEN else 0
                 risk = self.acceptance.risk(ask.seq, draft.source, draft.confidence[0], n_slots)

@@ -179,6 +179,10 @@ class Asking:
             self._speed(source, width, _PROVEN_SURE, n_waiting) >= _PROOF for width in _COMPANY_WIDTHS
         )
 
+    def _most_to_win(self) -> float:
+        """How many times as fast as plain steps those are in which every slot has a draft and all of them are right."""
+        return max(width * self._ms(1) / self._ms(width) for width in _COMPANY_WIDTHS)
+
     def _could_pay(self, n_asked: int) -> bool:
         """Whether drafts of so many slots, all of them right, would win more than the others lose by waiting."""
         n_slots = len(self._requests)

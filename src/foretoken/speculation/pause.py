@@ -44,10 +44,11 @@ class Pause:
         """How often in a row asking was in vain, up to a limit."""
         self.wait = wait
         """Steps to wait still."""
-        self._length = wait
-        self._hint = _CLEAR_HINT if hopeless else _HINT
+        self.length = wait
+        """How many there were to be."""
         self._n_more = _MORE
-        """How long the wait was to be, and how often it may begin again."""
+        """How often the wait may begin again."""
+        self._hint = _CLEAR_HINT if hopeless else _HINT
         self._wake = 0
 
     @property
@@ -57,7 +58,7 @@ class Pause:
 
     def end(self) -> None:
         """A draft was of use."""
-        self.n_vain = self.wait = self._length = 0
+        self.n_vain = self.wait = self.length = 0
         self._hint = _HINT
 
     def asked_in_vain(
@@ -71,7 +72,7 @@ class Pause:
         self.n_vain = min(self.n_vain + 1, PATIENCE + (LONGEST * n_slots).bit_length())
         patience = min(self._patience, PATIENCE // 2) if spent_ms > DEAR * step_ms else self._patience
         longest = min(LONGEST * n_slots, _bearable(spent_ms, step_ms, share))
-        self.wait = self._length = min(2 ** max(0, self.n_vain - patience) - 1, longest)
+        self.wait = self.length = min(2 ** max(0, self.n_vain - patience) - 1, longest)
         self._n_more = _MORE
         declined = n_slots > 1 and n_right >= PROMISING[-1]
         self._wake = _NEVER if declined else next((n for n in PROMISING if n > n_right), 2 * n_right)
@@ -89,23 +90,18 @@ class Pause:
     @property
     def may_go_on(self) -> bool:
         """Whether a wait that is over may begin again, if nothing speaks for asking."""
-        return self._length > 0 and self._n_more > 0
+        return self.length > 0 and self._n_more > 0
 
     def go_on(self, alone: bool) -> None:
         """Wait as long again, and as long as a look around is worth: less every time, and less in company."""
         least, most = (_LOOK_AROUND, _FAR_AROUND) if alone else (_FAR_AROUND, LONGEST)
-        self._length = max(self._length, min(2 * self._length + 1, most), least)
-        self.wait, self._n_more = self._length, self._n_more - 1
+        self.length = max(self.length, min(2 * self.length + 1, most), least)
+        self.wait, self._n_more = self.length, self._n_more - 1
 
     def put_off(self, step: int) -> None:
         """Others would wait longer than this slot could win: not now."""
-        self.wait = max(self.wait, self._length, LONGEST)
+        self.wait = max(self.wait, self.length, LONGEST)
         self.align(step)
-
-    @property
-    def length(self) -> int:
-        """Steps of the latest wait."""
-        return self._length
 
     def align(self, step: int) -> None:
         """End the wait, which begins after this step, where those of other slots end: asked together they take less.
@@ -119,7 +115,7 @@ class Pause:
     def heard(self, n_right: int) -> bool:
         """What was offered before has been right so many times in a row by now; whether that ends the wait."""
         if over := n_right >= self._wake:
-            self.wait = self._length = 0
+            self.wait = self.length = 0
         return over
 
     def rested(self, n_steps: int) -> None:
