@@ -175,10 +175,11 @@ class AdaptivePlanner(Asking):
                 self._prices.paid_in_vain(source, ms_of_all, self._requests[seq].ledger)
 
     def worth_asking(self, asks: Sequence[DraftAsk]) -> Sequence[DraftAsk]:
-        # No wait ends before that; a new request is known since its prompt was read, and does not wait.
+        # No wait ends before that; a new request, of which nothing is known yet, does not wait.
         if self._n_rest and len(asks) <= len(self._requests):
             return ()
         self._catch_up()
+        self._requests.know(ask.seq for ask in asks)
         if self._prices.provable:
             for ask in asks:
                 self._listen(ask)
@@ -259,6 +260,7 @@ class AdaptivePlanner(Asking):
         for request in filter(None, map(self._requests.get, step.verdicts)):
             request.ledger.elapsed_ms += step.ms
         if not (sources or step.drafting):
+            self._allowance.earn(step.ms)
             return
         plain_ms = self.cost((1,) * n_slots)
         self._settle_asks(step, plain_ms)
@@ -280,11 +282,10 @@ class AdaptivePlanner(Asking):
 
     def _settle_asks(self, step: Step, plain_ms: float) -> None:
         """All slots waited for what was asked: what came of it pays for that, or else the allowance does."""
-        n_slots = len(step.verdicts)
-        if any(verdict.n_accepted for verdict in step.verdicts.values()):
-            n_said = sum(len(verdict.tokens) for verdict in step.verdicts.values())
-            self._allowance.earn(step.ms, n_said / n_slots * plain_ms - step.ms)
-        elif n_slots > 1:
+        n_slots, of_use = len(step.verdicts), any(verdict.n_accepted for verdict in step.verdicts.values())
+        n_said = sum(len(verdict.tokens) for verdict in step.verdicts.values())
+        self._allowance.earn(step.ms, n_said / n_slots * plain_ms - step.ms if of_use else 0.0)
+        if n_slots > 1 and not of_use:
             self._allowance.pay(step.ms - step.decode_ms)
 
     def _enter(self, seq: SeqId, source: str, won_ms: float, asked_ms: float = 0.0) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from foretoken.speculation.certainty import ENOUGH, Certainty
@@ -95,6 +95,11 @@ class Requests(dict[SeqId, RequestRecord]):
     def __missing__(self, seq: SeqId) -> RequestRecord:
         found = self[seq] = RequestRecord(pause=Pause(self._n_in_vain))
         return found
+
+    def know(self, seqs: Iterable[SeqId]) -> None:
+        """There are requests in these slots: whoever asks how many share a step is to count all of them."""
+        for seq in seqs:
+            self[seq]
 
     def over(self, seq: SeqId) -> RequestRecord | None:
         """Forget the request in a slot; returns what was known of it, if anything."""

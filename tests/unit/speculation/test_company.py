@@ -44,6 +44,16 @@ def test_asking_in_vain_takes_no_more_than_its_share_of_the_time(ask_ms: float, 
     assert spent_ms <= 0.005 * n_steps * plain_ms + 1.5 * plain_ms + ask_ms
 
 
+def test_requests_that_begin_together_are_no_reason_to_ask_what_cannot_be_afforded() -> None:
+    p = planner(LINEAR)
+    say(p, 4, 40, spent_ms=30.0)
+    assert p._n_to_afford() > 100
+    for seq in range(4):
+        p.end(seq)
+    assert not any(say(p, 4, 40)), "what was spent before must come in again first"
+    assert len(p._requests) == 4, "all of them are known all the same"
+
+
 def test_what_drafts_save_pays_for_asking() -> None:
     allowance = Allowance()
     while not allowance.steps_to_next(10.0):
