@@ -30,6 +30,11 @@ little more than one alone, when a step of the model has driven everything else 
 _TOGETHER = 16
 """Where several slots wait, the rest ends at a multiple of so many steps."""
 
+_ASK_NEWS = 0.1
+"""How much of what asking is thought to take one ask replaces."""
+_HELD_UP = 3.0
+"""An ask that took many times longer than those before it was held up: it counts as so many times, not as more."""
+
 _NOTHING: Mapping[str, float] = {}
 
 
@@ -65,7 +70,7 @@ class AdaptivePlanner(Asking):
         n_slots = len(proposals)
         unproven = _MARGIN_UNPROVEN
         if n_slots > 1:
-            unproven = max(_MARGIN, min(unproven, (1.0 + self._most_to_win()) / 2))
+            unproven = max(_MARGIN, min(unproven, 1.0 + (self._most_to_win() - 1.0) / 2))
         found = (self._best_bet(proposal, plain_ms, n_slots, unproven) for proposal in proposals)
         bets = [bet for bet in found if bet is not None]
         promising = [bet for bet in bets if bet.n]
@@ -210,6 +215,7 @@ class AdaptivePlanner(Asking):
 
     def end(self, seq: SeqId) -> None:
         self._catch_up()
+        self._passable.clear()
         if request := self._requests.over(seq):
             self._prices.over(request.ledger, self.cost.curve(1))
         self._aftermath.forget(seq)
@@ -263,6 +269,7 @@ class AdaptivePlanner(Asking):
             self._allowance.earn(step.ms)
             return
         plain_ms = self.cost((1,) * n_slots)
+        self._price_asks(step)
         self._settle_asks(step, plain_ms)
         extra_ms = 0.0
         if sources:
@@ -279,6 +286,13 @@ class AdaptivePlanner(Asking):
                 self._enter(seq, source, won, asked)
                 # What the first reading takes is no reason to leave it at that.
                 self._back_off(seq, source).enter(won if begins else won - asked, plain_ms, judged)
+
+    def _price_asks(self, step: Step) -> None:
+        """Learn what asking takes where nobody was asked whose guesses take long: those are paid by the token."""
+        if step.drafting and not any(self._prices.can_prove(source) for spent in step.drafting.values() for source in spent):
+            ms = (step.ms - step.decode_ms) / len(step.drafting)
+            known_ms = self._sizing.ask_ms or ms
+            self._sizing.ask_ms = known_ms + _ASK_NEWS * (min(ms, _HELD_UP * known_ms) - known_ms)
 
     def _settle_asks(self, step: Step, plain_ms: float) -> None:
         """All slots waited for what was asked: what came of it pays for that, or else the allowance does."""

@@ -51,6 +51,8 @@ class Asking:
         self._requests = Requests()
         self._prices = Prices()
         self._n_tries = n_tries
+        self._passable: dict[tuple[str, int], bool] = {}
+        """By drafter and number of slots, what `_could_pass` says until a request is over."""
 
     def believe(self, source: str) -> None:
         self.acceptance.calibrated.add(source)
@@ -158,11 +160,19 @@ class Asking:
 
     def _provable(self, request: RequestRecord, source: str) -> bool:
         return (
-            # Others would wait for a proof: it must be likely to succeed.
-            (len(self._requests) == 1 or request.certainty is not None)
+            # Others would wait for a proof: it must be likely to succeed, and there must be something to win.
+            (len(self._requests) == 1 or (request.certainty is not None and self._could_pass(source)))
             and not self._trusts(request, source)
             and self._prices.pays_for_proof(source, request.ledger)
         )
+
+    def _could_pass(self, source: str) -> bool:
+        """Whether drafts of all slots would win what is asked of a proof, if this drafter were hardly ever wrong."""
+        key = source, len(self._requests)
+        if key not in self._passable:
+            best = max(self._speed(source, width, _PROVEN_SURE) for width in _COMPANY_WIDTHS)
+            self._passable[key] = best >= _PROOF
+        return self._passable[key]
 
     def _may_prove(self, request: RequestRecord, source: str, at: int) -> bool:
         """Whether a proof that is due at such a length of the answer is to be had, and is likely to succeed."""
@@ -186,9 +196,13 @@ class Asking:
     def _could_pay(self, n_asked: int) -> bool:
         """Whether drafts of so many slots, all of them right, would win more than the others lose by waiting."""
         n_slots = len(self._requests)
-        return any(
-            width ** (n_asked / n_slots) * self._ms(1) > self._ms(width, n_slots - n_asked) for width in _COMPANY_WIDTHS
-        )
+        n_waiting, plain_ms = n_slots - n_asked, self._ms(1)
+
+        def pays(width: int) -> bool:
+            ms = self._ms(width, n_waiting)
+            return width ** (n_asked / n_slots) * plain_ms > ms and not (n_waiting and self._sizing.too_long(ms, plain_ms))
+
+        return any(map(pays, (2, *_COMPANY_WIDTHS)))
 
     def _trusts(self, request: RequestRecord, source: str) -> bool:
         trusts = request.trusts
@@ -221,7 +235,7 @@ class Asking:
         drafting_ms = width * self._prices.token_steps(source) * self.cost.curve(1)
         n_tokens = sum(chance**n for n in range(width))
         overhead_ms = self._sizing.overhead_ms(1, n_tokens - 1.0, 1.0 - chance ** (width - 1), n_slots)
-        ms = self._ms(width, n_waiting) + drafting_ms + overhead_ms
+        ms = self._ms(width, n_waiting) + n_slots * self._sizing.ask_ms + drafting_ms + overhead_ms
         return float(n_tokens ** ((n_slots - n_waiting) / n_slots)) * self._ms(1) / ms
 
     def _ms(self, width: int, n_waiting: int = 0) -> float:

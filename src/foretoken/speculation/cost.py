@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from math import log2
 
 _NEWS = 0.05
 """How much of a width's own estimate one measured step replaces."""
-_FAMILIAR = 4
-"""Steps of a width before what it takes says something about the machine and not about the width."""
-_DRIFT_NEWS = 0.1
+_MEASURED = 3
+"""In how many steps what was calibrated is as well known."""
+_BIG_NEWS = 0.5
+"""How much of it one step replaces that took so long, or so short, that the machine alone cannot explain it."""
+_DRIFT_NEWS = 0.3
 """The machine's speed and the context's length move all widths together, and faster."""
+_COMPANY_NEWS = 0.1
+"""How much of what is known of steps with drafts of several slots one of them replaces."""
 _BESIDE_NEWS = 0.1
 """How much of what steps take beside computing one of them replaces."""
 _SURPRISE = 3.0
@@ -77,13 +82,27 @@ class StepCost:
             self._beside_ms += max(_all(_BESIDE_NEWS, n_steps), n_steps / self._n_plain) * (beside_ms - self._beside_ms)
         plausible_ms = self.plausible(n_rows, ms)
         ratio = max(plausible_ms / _SURPRISE, plausible_ms - self._beside_ms) / self._base(n_rows)
-        if n_rows == 1 or self._seen.get(n_rows, 0) >= _FAMILIAR:
+        by = ratio / self._drift
+        # Calibration knows widths well, and a machine is a third slower in one minute than in the next: what is no more
+        # than that moves them all. Width 1 anchors the scale: what moves it moves everything.
+        of_machine = n_rows == 1 or 1 / _SLOW < by < _SLOW
+        if of_machine:
             self._drift += _all(_DRIFT_NEWS, n_steps) * (ratio - self._drift)
-        if n_rows in self._table and n_rows != 1:
-            # Width 1 anchors the scale: what moves it moves everything, and that is the drift.
+        if n_rows != 1 and n_rows in self._table:
             seen = self._seen[n_rows] = self._seen.get(n_rows, 0) + 1
-            self._table[n_rows] *= 1 + max(_NEWS, 1 / (1 + seen)) * (ratio / self._drift - 1)
-            self._memo.clear()
+            news = max(_NEWS, 1 / (_MEASURED + seen)) if of_machine else _BIG_NEWS
+            self._correct(n_rows, news * (ratio / self._drift - 1))
+
+    def _correct(self, n_rows: int, by: float) -> None:
+        """A width takes so much longer, relative, and so do those next to it, up to twice as wide, the less the further.
+
+        By itself it would seem dear after one slow moment of the machine, and not be taken again.
+        """
+        for width in self._widths[1:]:
+            near = 1.0 - abs(log2(width / n_rows))
+            if near > 0:
+                self._table[width] *= 1 + near * by
+        self._memo.clear()
 
     def plausible(self, n_rows: int, ms: float) -> float:
         """A measured time without what must have been a hiccup of the machine, or of its clock."""
@@ -136,7 +155,15 @@ class BatchCost:
                 return
             ratio = _plausible(ms, known * by_curve) / by_curve
             seen = self._seen[kind] = self._seen.get(kind, 0) + n_steps
-            self._company[kind] = known + max(_all(_DRIFT_NEWS, n_steps), n_steps / seen) * (ratio - known)
+            drafted = (len(rows), False)
+            if kind != drafted:
+                news = _all(_DRIFT_NEWS, n_steps)
+                if drafted in self._company and seen > n_steps:
+                    # There are few of those: what the machine does is seen in plain steps.
+                    self._company[drafted] *= 1 + news * (ratio / known - 1)
+                self._company[kind] = known + max(news, n_steps / seen) * (ratio - known)
+            else:
+                self._company[kind] = known + max(_COMPANY_NEWS, 1 / seen) * (ratio - known)
 
     def plausible(self, rows: Sequence[int], ms: float) -> float:
         """A measured time without what must have been a hiccup of the machine."""

@@ -15,6 +15,8 @@ _LENGTHS = (1, 2, 3, 5, 7, 11, 15, 19, 27, 31, 47, 63)
 """Lengths that several slots draft together; equal ones are cheapest."""
 _HARDLY = 0.9
 """Some widths are a little cheaper than narrower ones."""
+_WAIT = 1.5
+"""How many times as long as a plain step one may take in which a slot without a draft waits for those of others."""
 _KNOWN_CHANCE = 0.35
 """Chances of losing up to this are known well enough to be counted on."""
 
@@ -68,6 +70,8 @@ class Sizing:
         self.memory = memory
         self.switch_ms = 0.0
         """What a draft costs beyond its own step if the step before it had none."""
+        self.ask_ms = 0.0
+        """What asking for a slot's draft takes, and planning what to do with it: whoever goes on drafting goes on asking."""
 
     def alone(self, bet: Bet) -> float:
         """Size a bet as if its slot were the only one, and say what it is then worth.
@@ -81,7 +85,7 @@ class Sizing:
         for n in self._lengths(bet):
             ms = max(plain_ms, cost(bet.n_pending + n) - sunk_ms) + self.switch_ms
             if self._bearable(bet, n, ms - plain_ms, plain_ms):
-                value = log((1 + bet.sums[n]) / (ms + self._overhead(bet, n, 1)))
+                value = log((1 + bet.sums[n]) / (ms + self.ask_ms + self._overhead(bet, n, 1)))
                 if value > best:
                     best, bet.n = value, n
         return best
@@ -99,7 +103,7 @@ class Sizing:
         n_slots = len(bets) + len(waiting)
         plain_ms = self.cost((1,) * n_slots)
         sunk_ms = max(0.0, self.cost([*waiting, *(bet.n_pending for bet in bets)]) - plain_ms)
-        best, chosen = -n_slots * log(plain_ms), [0] * len(bets)
+        best, chosen = -n_slots * log(plain_ms + n_slots * self.ask_ms), [0] * len(bets)
         wholes = [len(bet.reach) for bet in bets]
         for longest in _LENGTHS:
             wanted = [min(longest, whole) for whole in wholes]
@@ -119,7 +123,7 @@ class Sizing:
         """What drafts of these lengths could be worth at most: if all of them cost hardly what the shortest does."""
         gains = [(1 + bet.sums[n]) / bet.margin for bet, n in zip(bets, lengths, strict=True)]
         ms = self.cost((*(1,) * (n_slots - 1), 1 + min(lengths)))
-        return sum(log(gain) for gain in gains if gain > 1) - n_slots * log(_HARDLY * ms)
+        return sum(log(gain) for gain in gains if gain > 1) - n_slots * log(_HARDLY * ms + n_slots * self.ask_ms)
 
     def replay_ms(self, n: int, n_slots: int) -> float:
         """What it adds to a plain step that `n` tokens of one slot are decoded in it once more."""
@@ -136,6 +140,8 @@ class Sizing:
         rows = [*waiting, *(bet.n_pending + n for bet, n in zip(bets, lengths, strict=True))]
         ms = max(plain_ms, self.cost(rows) - sunk_ms) + self.switch_ms
         extra_ms = ms - plain_ms
+        if self.too_long(ms, plain_ms) and (waiting or not all(lengths)):
+            return float("-inf")
         value = 0.0
         for bet, n in zip(bets, lengths, strict=True):
             if n:
@@ -143,7 +149,11 @@ class Sizing:
                     return float("-inf")
                 value += log((1 + bet.sums[n]) / bet.margin)
                 ms += self._overhead(bet, n, len(rows))
-        return value - len(rows) * log(ms)
+        return value - len(rows) * log(ms + len(rows) * self.ask_ms)
+
+    def too_long(self, ms: float, plain_ms: float) -> bool:
+        """Whether a step that takes so long is too much to ask of a slot that has no draft in it."""
+        return ms > _WAIT * plain_ms
 
     def _bearable(self, bet: Bet, n: int, extra_ms: float, plain_ms: float) -> bool:
         """Whether the slot can bear what would be lost, times the chance that not even as much is won."""

@@ -76,6 +76,7 @@ def test_a_slot_alone_with_its_drafts_is_put_off_where_that_cannot_pay() -> None
         return p._could_pay(n_asked)
 
     assert not could_pay(LINEAR, 1), "three would wait for one"
+    assert not could_pay(LINEAR, 3), "one would wait for three, many times as long as for a plain step"
     assert could_pay(GPU, 1), "rows are cheap"
     assert could_pay(GPU, 4)
 

@@ -304,6 +304,26 @@ def test_one_hiccup_says_nothing_of_a_width() -> None:
     assert company((8, 8)) > 2 * before
 
 
+def test_a_slow_moment_of_the_machine_says_little_of_the_width_it_met() -> None:
+    cost = StepCost(CPU)
+    for width in (16, 16, 16):
+        cost.observe(width, 1.4 * CPU[width])
+    assert cost(12) / cost(16) == pytest.approx(CPU[12] / CPU[16], rel=0.1)
+    assert cost(1) > 1.15 * CPU[1]
+
+
+def test_what_several_slots_are_slowed_down_by_slows_their_drafts_too() -> None:
+    """Drafts that were dear in a slow minute are not taken again, so that nothing but plain steps could tell."""
+    cost = BatchCost(StepCost(CPU), in_passes=False)
+    plain, drafted = (1, 1, 1, 1), (4, 4, 4, 4)
+    for _ in range(5):
+        cost.observe(plain, 1.4 * CPU[4])
+        cost.observe(drafted, 1.4 * CPU[16])
+    for _ in range(20):
+        cost.observe(plain, CPU[4])
+    assert cost(drafted) == pytest.approx(CPU[16], rel=0.1)
+
+
 def alternate(p: AdaptivePlanner, plain_ms: float, n: int) -> None:
     """Drafts that are right, each with a plain step behind it that takes so long."""
     right = offer(0.99, n=3)
@@ -512,7 +532,7 @@ def test_requests_without_use_make_the_next_ones_less_patient(step_ms: float) ->
 
 def test_slots_are_asked_together() -> None:
     """Their drafts are cheaper in one step than one after the other."""
-    p = planner()
+    p = planner(GPU)
     asks(p, 0.5, 110, said=8)
     assert p.worth_asking([ask(0)]) == ()
     assert p.worth_asking([ask(0), ask(1)]) == [ask(1)], "nothing of the first was right lately"
@@ -611,6 +631,47 @@ def test_lengths_that_are_not_looked_at_would_not_have_been_chosen(
         patched.setattr(Sizing, "_hoped", lambda *_: float("inf"))
         all_looked_at = chosen()
     assert chosen() == all_looked_at
+
+
+def certain_bet(n: int, seq: int = 0, margin: float = 1.05) -> Bet:
+    return Bet(seq, offer(1.0, n), [1.0] * n, 1, 0, margin, 1e6, 0.0, 0.0, 0)
+
+
+def test_where_asking_takes_long_drafts_are_longer() -> None:
+    """Of equally fast ones the longer: every draft more is one more that is asked for."""
+    sizing = Sizing(BatchCost(StepCost({1: 2.0, 4: 4.0, 8: 8.1, 16: 16.4, 32: 33.0}), False), MemoryCost())
+
+    def length(ask_ms: float) -> int:
+        sizing.ask_ms = ask_ms
+        alone, first, second = certain_bet(31), certain_bet(31), certain_bet(31, seq=1)
+        sizing.alone(alone)
+        sizing.together([first, second], [])
+        assert first.n == second.n
+        return alone.n
+
+    assert length(0.0) == 3
+    assert length(0.4) == 31
+    assert length(31.0) == 0, "and where it takes more than they win there are none"
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.5, 1.0), st.integers(1, 40)), min_size=1, max_size=4),
+    st.integers(0, 3),
+    st.booleans(),
+    st.sampled_from([CPU, GPU]),
+)
+def test_nobody_waits_long_for_the_drafts_of_others(
+    offers: list[tuple[float, int]], n_waiting: int, in_passes: bool, table: dict[int, float]
+) -> None:
+    cost = BatchCost(StepCost(table), in_passes)
+    bets = [certain_bet(n, seq) for seq, (_, n) in enumerate(offers)]
+    for bet, (p, n) in zip(bets, offers, strict=True):
+        bet.reach[:] = [p**i for i in range(1, n + 1)]
+        bet.__post_init__()
+    Sizing(cost, MemoryCost()).together(bets, [1] * n_waiting)
+    rows = [1] * n_waiting + [1 + bet.n for bet in bets]
+    if 1 in rows:
+        assert cost(rows) <= 1.5 * cost([1] * len(rows))
 
 
 def test_who_is_certain_is_believed_from_the_first_token_until_it_was_wrong() -> None:
