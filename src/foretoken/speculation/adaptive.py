@@ -202,7 +202,8 @@ class AdaptivePlanner(Asking):
             asks = [ask for ask in asks if ask.seq not in paused or self.acceptance.longest_streak(ask.seq) > 0]
             if not self._could_pay(len(asks)):
                 for ask in asks:
-                    self._requests[ask.seq].pause.put_off(self._n_steps)
+                    self._requests[ask.seq].put_off(self._n_steps)
+                    self.acceptance.forget_offers(ask.seq)
                 self._n_rest = min(_BEHIND, *(request.pause.wait for request in self._requests.values()))
                 asks = ()
         return asks

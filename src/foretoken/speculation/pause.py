@@ -99,9 +99,11 @@ class Pause:
         self.wait, self._n_more = self.length, self._n_more - 1
 
     def put_off(self, step: int) -> None:
-        """Others would wait longer than this slot could win: not now."""
+        """Others would wait longer than this slot could win: not now, however right what was offered goes on being."""
         self.wait = max(self.wait, self.length, LONGEST)
         self.align(step)
+        self.length = self.wait
+        self._wake = _NEVER
 
     def align(self, step: int) -> None:
         """End the wait, which begins after this step, where those of other slots end: asked together they take less.

@@ -68,6 +68,11 @@ class RequestRecord:
         """When to look whether it is to be had: before, where it depends on how sure the model was until then."""
         return at if self.certainty is None else max(self.certainty.listens_at, at - ENOUGH)
 
+    def put_off(self, step: int) -> None:
+        """Others would wait longer than its drafts could win: nobody is asked for it, nor proves anything, for a while."""
+        self.asked_at = self.n_said
+        self.pause.put_off(step)
+
     def trust(self, source: str) -> None:
         """It has proved that it would have guessed what was said: what it lost before is no reason not to ask it."""
         self.trusts[source] = True

@@ -113,6 +113,15 @@ def test_drafts_of_one_slot_wait_until_those_of_others_come_with_them() -> None:
     assert not cheap.too_dear(ask(0), "slow", [])
 
 
+def test_a_slot_that_is_put_off_waits_however_right_its_drafts_would_have_been() -> None:
+    pause = Pause()
+    for _ in range(8):
+        pause.asked_in_vain(0, 1.0, 10.0)
+    pause.put_off(step=100)
+    assert not pause.heard(40)
+    assert pause.wait >= LONGEST
+
+
 def test_a_request_for_which_no_drafter_is_allowed_is_none_of_the_planners_business() -> None:
     p = planner()
     for _ in range(100):
