@@ -84,8 +84,7 @@ class AdaptivePlanner(Asking):
     def rested(self, rows: Mapping[SeqId, int], ms: float, computing_ms: float | None) -> bool:
         # Most steps of a text that nobody foresees: this is all they take.
         stretch = self._stretch
-        goes_on = rows == stretch.rows or not (stretch.rows or self._aftermath.lasts)
-        if not (self._n_rest and goes_on) or self.acceptance.listens:
+        if not (self._n_rest and stretch.quiet) or (rows != stretch.rows and (stretch.rows or self._aftermath.lasts)):
             return False
         stretch.add(rows, ms, computing_ms)
         self._n_rest -= 1
@@ -128,6 +127,7 @@ class AdaptivePlanner(Asking):
             # A look around is for all slots: whose wait is over a little earlier waits for the others.
             rest += -(self._n_steps + rest) % _TOGETHER
         self._n_rest = min(_BEHIND, rest)
+        self._stretch.quiet = not self.acceptance.listens
 
     def _n_to_afford(self) -> int:
         """Plain steps until all slots together can afford to ask for one of them."""

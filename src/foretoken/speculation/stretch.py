@@ -14,12 +14,14 @@ class Stretch:
     to be fetched again.
     """
 
-    __slots__ = ("computing_ms", "ms", "rows")
+    __slots__ = ("computing_ms", "ms", "quiet", "rows")
 
     def __init__(self) -> None:
         self.rows: Mapping[SeqId, int] = {}
         self.ms: list[float] = []
         self.computing_ms: list[float | None] = []
+        self.quiet = False
+        """Whether nothing that was offered before is being compared with what is said meanwhile."""
 
     def add(self, rows: Mapping[SeqId, int], ms: float, computing_ms: float | None) -> None:
         """One more, with the same rows unless it is the first."""
