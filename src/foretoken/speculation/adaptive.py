@@ -65,9 +65,11 @@ class AdaptivePlanner(Asking):
         """Steps to come in which there is nothing to do for any slot."""
 
     def plan(self, proposals: Sequence[Proposal]) -> dict[SeqId, Draft]:
-        plain_ms = self.cost((1,) * len(proposals))
+        n_slots, n_offered = len(proposals), sum(bool(proposal.offers) for proposal in proposals)
+        if n_offered < n_slots and not self._could_pay(n_offered):
+            return {}
+        plain_ms = self.cost((1,) * n_slots)
         self._sizing.switch_ms = self._aftermath.expected_ms(plain_ms)
-        n_slots = len(proposals)
         unproven = _MARGIN_UNPROVEN
         if n_slots > 1:
             unproven = max(_MARGIN, min(unproven, 1.0 + (self._most_to_win() - 1.0) / 2))
