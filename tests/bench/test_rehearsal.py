@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -111,6 +112,21 @@ def test_a_noisy_machine_does_not_mislead_the_planner() -> None:
     noisy = Machine(quiet.table, quiet.memory, noise=0.3)
     outcomes = [rehearse(noisy, "unchanged", 1, seed) for seed in range(3)]
     assert min(outcome.ratio for outcome in outcomes) > 2.5
+
+
+def test_a_machine_with_moods_costs_next_to_nothing() -> None:
+    """What it takes longer in a slow minute says nothing of the widths that were taken in it."""
+    quiet = MACHINES["small hybrid, CPU, rows read ahead"]
+
+    def share(machine: Machine, seed: int) -> float:
+        rehearsal = Rehearsal(machine, [CopyDrafter(), SuffixDrafter()], seed)
+        requests = [(stream.prompt, stream.answer[:N_ANSWER]) for stream in texts("unchanged")] * 4
+        answered = [rehearsal.answer([request], f"owner {i}") for i, request in enumerate(requests)]
+        return sum(outcome.limit_ms for outcome in answered) / sum(outcome.speculated_ms for outcome in answered)
+
+    moody = replace(quiet, noise=0.03, moods=(1.0, 1.0, 1.1, 1.25, 1.4))
+    shares = [share(moody, seed) for seed in range(3)]
+    assert sum(shares) / len(shares) >= share(quiet, 0) - 0.02, shares
 
 
 def test_plain_steps_that_are_slow_behind_a_draft_are_charged_to_it() -> None:

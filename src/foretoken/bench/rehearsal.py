@@ -19,7 +19,7 @@ from foretoken.speculation.speculator import Speculator
 from foretoken.types import SeqId, Token
 
 MAX_DRAFT = 63
-_DRAFTING_S = 20e-6
+_DRAFTING_MS = 0.02
 """What asking a text drafter takes, for one slot."""
 
 
@@ -31,6 +31,8 @@ class Machine:
     memory: MemoryCost
     noise: float = 0.0
     """How much longer than by the table a step takes, relative, on average."""
+    moods: tuple[float, ...] = (1.0,)
+    """How many times longer everything takes, for some dozens of steps at a time: a shared machine has such minutes."""
     max_rows: int = 128
     aftermath_ms: float = 0.0
     """What a plain step takes longer behind one that had drafts."""
@@ -43,9 +45,17 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.now = 0.0
+        """What the speculator sees, in seconds."""
+        self.spent_ms = 0.0
+        """What it would have been on a machine without noise and moods: what outcomes are told in."""
 
     def __call__(self) -> float:
         return self.now
+
+    def spend(self, ms: float, factor: float = 1.0) -> None:
+        """So much, which seemed so many times longer."""
+        self.spent_ms += ms
+        self.now += ms * factor / 1e3
 
 
 class _TakesTime:
@@ -58,7 +68,7 @@ class _TakesTime:
         self._clock = clock
 
     def draft(self, asks: Sequence[DraftAsk]) -> list[Draft]:
-        self._clock.now += _DRAFTING_S * len(asks)
+        self._clock.spend(_DRAFTING_MS * len(asks))
         return self._draft(asks)
 
 
@@ -109,6 +119,8 @@ class Rehearsal:
     _random: random.Random = field(init=False)
     speculator: Speculator = field(init=False)
     _drafted: bool = False
+    _mood: float = 1.0
+    _mood_lasts: int = 0
 
     def __post_init__(self) -> None:
         self._clock = VirtualClock()
@@ -128,15 +140,15 @@ class Rehearsal:
             slot.n_cached = len(slot.tokens) - 1
             self.speculator.accept(slot.seq, Verdict(NO_DRAFT, tuple(slot.answer[:1]), 0))
         self.speculator.stepped({slot.seq: len(slot.tokens) for slot in slots}, 1.0, reading=True)
-        started, n_steps, plain = self._clock.now, 0, 0.0
+        started, n_steps, plain = self._clock.spent_ms, 0, 0
         while active := self._unfinished(slots):
             self._step(active)
             n_steps += 1
-        spent = (self._clock.now - started) * 1e3
+        spent = self._clock.spent_ms - started
+        plain_ms = 0.0
         while lengths := [1 for slot in slots if len(slot.answer) - 1 > plain]:
-            self._pass(self._step_ms(lengths))
+            plain_ms += self._step_ms(lengths)
             plain += 1
-        plain_ms = (self._clock.now - started) * 1e3 - spent
         return Outcome(spent, plain_ms, self._limit_ms(slots), n_steps)
 
     def _step_ms(self, rows: Sequence[int]) -> float:
@@ -154,6 +166,7 @@ class Rehearsal:
         return active
 
     def _step(self, slots: Sequence[_Slot]) -> None:
+        self._change_mood()
         started = self._clock.now
         asks = [self._ask(slot) for slot in slots]
         drafts = self.speculator.draft([ask for ask in asks if ask.n_max > 0])
@@ -185,7 +198,12 @@ class Rehearsal:
         self.speculator.accept(slot.seq, Verdict(draft, tuple(truth[: n_right + 1]), n_right))
 
     def _pass(self, ms: float) -> None:
-        self._clock.now += ms * (1 + self.machine.noise * self._random.expovariate(1)) / 1e3
+        self._clock.spend(ms, self._mood * (1 + self.machine.noise * self._random.expovariate(1)))
+
+    def _change_mood(self) -> None:
+        self._mood_lasts -= 1
+        if self._mood_lasts <= 0:
+            self._mood, self._mood_lasts = self._random.choice(self.machine.moods), self._random.randint(20, 150)
 
     def _limit_ms(self, slots: Sequence[_Slot]) -> float:
         """What an oracle would take that knows every answer and cuts them as they are cheapest."""
@@ -195,4 +213,4 @@ class Rehearsal:
             width = oracle.width(n, left)
             total += self._cost((width,) * n) + self.machine.memory.protect_ms * n * (width > 1)
             left -= width
-        return total * (1 + self.machine.noise)
+        return total

@@ -30,11 +30,6 @@ little more than one alone, when a step of the model has driven everything else 
 _TOGETHER = 16
 """Where several slots wait, the rest ends at a multiple of so many steps."""
 
-_ASK_NEWS = 0.1
-"""How much of what asking is thought to take one ask replaces."""
-_HELD_UP = 3.0
-"""An ask that took many times longer than those before it was held up: it counts as so many times, not as more."""
-
 _NOTHING: Mapping[str, float] = {}
 
 
@@ -272,7 +267,7 @@ class AdaptivePlanner(Asking):
             self._allowance.earn(step.ms)
             return
         plain_ms = self.cost((1,) * n_slots)
-        self._price_asks(step)
+        self._sizing.ask_ms = self._prices.asked(step.drafting)
         self._settle_asks(step, plain_ms)
         extra_ms = 0.0
         if sources:
@@ -289,13 +284,6 @@ class AdaptivePlanner(Asking):
                 self._enter(seq, source, won, asked)
                 # What the first reading takes is no reason to leave it at that.
                 self._back_off(seq, source).enter(won if begins else won - asked, plain_ms, judged)
-
-    def _price_asks(self, step: Step) -> None:
-        """Learn what asking takes where nobody was asked whose guesses take long: those are paid by the token."""
-        if step.drafting and not any(self._prices.can_prove(source) for spent in step.drafting.values() for source in spent):
-            ms = (step.ms - step.decode_ms) / len(step.drafting)
-            known_ms = self._sizing.ask_ms or ms
-            self._sizing.ask_ms = known_ms + _ASK_NEWS * (min(ms, _HELD_UP * known_ms) - known_ms)
 
     def _settle_asks(self, step: Step, plain_ms: float) -> None:
         """All slots waited for what was asked: what came of it pays for that, or else the allowance does."""

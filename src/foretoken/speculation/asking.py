@@ -200,7 +200,8 @@ class Asking:
 
         def pays(width: int) -> bool:
             ms = self._ms(width, n_waiting)
-            return width ** (n_asked / n_slots) * plain_ms > ms and not (n_waiting and self._sizing.too_long(ms, plain_ms))
+            too_long = n_waiting > 0 and self._sizing.too_long(ms, plain_ms)
+            return not too_long and width ** (n_asked / n_slots) * plain_ms > ms
 
         return any(map(pays, (2, *_COMPANY_WIDTHS)))
 

@@ -83,8 +83,8 @@ class StepCost:
         plausible_ms = self.plausible(n_rows, ms)
         ratio = max(plausible_ms / _SURPRISE, plausible_ms - self._beside_ms) / self._base(n_rows)
         by = ratio / self._drift
-        # Calibration knows widths well, and a machine is a third slower in one minute than in the next: what is no more
-        # than that moves them all. Width 1 anchors the scale: what moves it moves everything.
+        # Calibration knows widths well, and a machine is a third slower in one minute than in the next: what is not
+        # much more than that moves them all. Width 1 anchors the scale: what moves it moves everything.
         of_machine = n_rows == 1 or 1 / _SLOW < by < _SLOW
         if of_machine:
             self._drift += _all(_DRIFT_NEWS, n_steps) * (ratio - self._drift)
@@ -94,7 +94,7 @@ class StepCost:
             self._correct(n_rows, news * (ratio / self._drift - 1))
 
     def _correct(self, n_rows: int, by: float) -> None:
-        """A width takes so much longer, relative, and so do those next to it, up to twice as wide, the less the further.
+        """A width takes so much longer, relative, and those next to it do too, the less the further, up to twice as wide.
 
         By itself it would seem dear after one slow moment of the machine, and not be taken again.
         """

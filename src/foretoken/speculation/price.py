@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from foretoken.speculation.ledger import MAX_LOSS, Ledger
+from foretoken.types import SeqId
 
 _NEWS = 0.2
 _ADVANCE_STEPS = 3.0
@@ -31,6 +32,10 @@ _KNOWN = 0.1
 """A draft that takes so small a part of what its tokens take was there already, and says nothing of that."""
 _FASTER, _SLOWER = 0.5, 0.02
 """How much of what a token is thought to take one draft replaces: mostly, those that took longer had other reasons."""
+_ASK_NEWS = 0.1
+"""How much of what asking for a slot is thought to take one ask replaces."""
+_HELD_UP = 3.0
+"""An ask that took many times longer than those before it counts as so many times, not as more."""
 
 
 @dataclass(slots=True)
@@ -75,6 +80,18 @@ class Prices:
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
+        self._ask_ms = 0.0
+
+    def asked(self, drafting: Mapping[SeqId, Mapping[str, float]]) -> float:
+        """What it took to ask for some slots, planning included; returns what it takes for one of them.
+
+        Those whose guesses take long are paid by the token: where one was asked too, the rest is not to be told apart.
+        """
+        if drafting and not any(self.can_prove(source) for spent in drafting.values() for source in spent):
+            ms = sum(sum(spent.values()) for spent in drafting.values()) / len(drafting)
+            known_ms = self._ask_ms or ms
+            self._ask_ms = known_ms + _ASK_NEWS * (min(ms, _HELD_UP * known_ms) - known_ms)
+        return self._ask_ms
 
     def paid(self, source: str, ms: float, n_offered: int, plain_ms: float) -> None:
         """An ask took so long, and so many tokens came of it."""

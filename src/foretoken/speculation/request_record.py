@@ -69,7 +69,7 @@ class RequestRecord:
         return at if self.certainty is None else max(self.certainty.listens_at, at - ENOUGH)
 
     def put_off(self, step: int) -> None:
-        """Others would wait longer than its drafts could win: nobody is asked for it, nor proves anything, for a while."""
+        """Others would wait longer than its drafts could win: nobody is asked, nor proves anything, for a while."""
         self.asked_at = self.n_said
         self.pause.put_off(step)
 

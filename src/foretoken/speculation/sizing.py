@@ -71,7 +71,7 @@ class Sizing:
         self.switch_ms = 0.0
         """What a draft costs beyond its own step if the step before it had none."""
         self.ask_ms = 0.0
-        """What asking for a slot's draft takes, and planning what to do with it: whoever goes on drafting goes on asking."""
+        """What asking for a draft for a slot takes, planning included: who goes on drafting goes on asking."""
 
     def alone(self, bet: Bet) -> float:
         """Size a bet as if its slot were the only one, and say what it is then worth.
