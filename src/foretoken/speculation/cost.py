@@ -94,7 +94,7 @@ class StepCost:
             self._correct(n_rows, news * (ratio / self._drift - 1))
 
     def _correct(self, n_rows: int, by: float) -> None:
-        """A width takes so much longer, relative, and those next to it do too, the less the further, up to twice as wide.
+        """A width takes so much longer, relative, and less so those next to it, up to twice as wide.
 
         By itself it would seem dear after one slow moment of the machine, and not be taken again.
         """
