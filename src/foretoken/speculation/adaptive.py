@@ -214,6 +214,7 @@ class AdaptivePlanner(Asking):
     def end(self, seq: SeqId) -> None:
         self._catch_up()
         self._passable.clear()
+        self._payable.clear()
         if request := self._requests.over(seq):
             self._prices.over(request.ledger, self.cost.curve(1))
         self._aftermath.forget(seq)

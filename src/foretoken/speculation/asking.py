@@ -52,7 +52,9 @@ class Asking:
         self._prices = Prices()
         self._n_tries = n_tries
         self._passable: dict[tuple[str, int], bool] = {}
-        """By drafter and number of slots, what `_could_pass` says until a request is over."""
+        """By drafter and number of slots, what `_could_pass` says until a request is over: it is asked for often."""
+        self._payable: dict[tuple[int, int], bool] = {}
+        """By number of slots with and without drafts, likewise what `_could_pay` says."""
 
     def believe(self, source: str) -> None:
         self.acceptance.calibrated.add(source)
@@ -196,14 +198,16 @@ class Asking:
     def _could_pay(self, n_asked: int) -> bool:
         """Whether drafts of so many slots, all of them right, would win more than the others lose by waiting."""
         n_slots = len(self._requests)
-        n_waiting, plain_ms = n_slots - n_asked, self._ms(1)
-
-        def pays(width: int) -> bool:
-            ms = self._ms(width, n_waiting)
-            too_long = n_waiting > 0 and self._sizing.too_long(ms, plain_ms)
-            return not too_long and width ** (n_asked / n_slots) * plain_ms > ms
-
-        return any(map(pays, (2, *_COMPANY_WIDTHS)))
+        key = n_asked, n_slots
+        if key not in self._payable:
+            plain_ms = self._ms(1)
+            times = [(width, self._ms(width, n_slots - n_asked)) for width in (2, *_COMPANY_WIDTHS)]
+            self._payable[key] = any(
+                width ** (n_asked / n_slots) * plain_ms > ms
+                for width, ms in times
+                if n_asked == n_slots or not self._sizing.too_long(ms, plain_ms)
+            )
+        return self._payable[key]
 
     def _trusts(self, request: RequestRecord, source: str) -> bool:
         trusts = request.trusts
