@@ -165,7 +165,7 @@ class Asking:
             # Others would wait for a proof: it must be likely to succeed, and there must be something to win.
             (len(self._requests) == 1 or (request.certainty is not None and self._could_pass(source)))
             and not self._trusts(request, source)
-            and self._prices.pays_for_proof(source, request.ledger)
+            and self._prices.pays_for_proof(source, request.ledger, len(self._requests))
         )
 
     def _could_pass(self, source: str) -> bool:
@@ -185,8 +185,14 @@ class Asking:
         return any(request.trusts.get(source) for request in self._requests.values())
 
     def _pays_in_company(self, source: str) -> bool:
-        """Whether drafts of those slots that trust it would win more than the others lose by waiting for them."""
-        n_waiting = sum(request.trusts.get(source) is False for request in self._requests.values())
+        """Whether drafts of those slots that trust it would win more than the others lose by waiting for them.
+
+        Of whom another drafter has been right lately has a draft, too.
+        """
+        n_waiting = sum(
+            request.trusts.get(source) is False and self.acceptance.longest_streak(seq) < SMALL_BET
+            for seq, request in self._requests.items()
+        )
         return n_waiting == 0 or any(
             self._speed(source, width, _PROVEN_SURE, n_waiting) >= _PROOF for width in _COMPANY_WIDTHS
         )

@@ -127,12 +127,15 @@ class Prices:
             return account.score >= 0
         return account.score > -0.5 or account.purse_ms >= account.lost_ms
 
-    def pays_for_proof(self, source: str, ledger: Ledger) -> bool:
-        """Whether it has put by what it takes to see whether it would have guessed right; the first is free."""
+    def pays_for_proof(self, source: str, ledger: Ledger, n_slots: int = 1) -> bool:
+        """Whether it has put by what it takes to see whether it would have guessed right; the first is free.
+
+        All slots wait for it, and each of them puts by.
+        """
         account = self._account(source)
         if account.proof_ms is None:
             return True
-        return account.purse_ms + MAX_LOSS * ledger.elapsed_ms + ledger.by_drafter.get(source, 0.0) >= account.proof_ms
+        return account.purse_ms + MAX_LOSS * ledger.elapsed_ms + ledger.by_drafter.get(source, 0.0) >= n_slots * account.proof_ms
 
     def demand_proof(self, source: str) -> None:
         """It has hindsight, and is to win trust by that."""
