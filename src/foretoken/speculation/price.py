@@ -135,7 +135,8 @@ class Prices:
         account = self._account(source)
         if account.proof_ms is None:
             return True
-        return account.purse_ms + MAX_LOSS * ledger.elapsed_ms + ledger.by_drafter.get(source, 0.0) >= n_slots * account.proof_ms
+        put_by_ms = account.purse_ms + MAX_LOSS * ledger.elapsed_ms + ledger.by_drafter.get(source, 0.0)
+        return put_by_ms >= n_slots * account.proof_ms
 
     def demand_proof(self, source: str) -> None:
         """It has hindsight, and is to win trust by that."""
