@@ -103,6 +103,7 @@ class Sizing:
         n_slots = len(bets) + len(waiting)
         plain_ms = self.cost((1,) * n_slots)
         sunk_ms = max(0.0, self.cost([*waiting, *(bet.n_pending for bet in bets)]) - plain_ms)
+        # What it took to ask all of them is spent, whatever comes of it; a slot alone must win it back.
         best, chosen = -n_slots * log(plain_ms + n_slots * self.ask_ms), [0] * len(bets)
         wholes = [len(bet.reach) for bet in bets]
         for longest in _LENGTHS:
