@@ -67,7 +67,7 @@ class AdaptivePlanner(Asking):
         self._sizing.switch_ms = self._aftermath.expected_ms(plain_ms)
         unproven = _MARGIN_UNPROVEN
         if n_slots > 1:
-            unproven = max(_MARGIN, min(unproven, 1.0 + (self._most_to_win() - 1.0) / 2))
+            unproven = max(_MARGIN, min(unproven, (1.0 + self._most_to_win()) / 2))
         found = (self._best_bet(proposal, plain_ms, n_slots, unproven) for proposal in proposals)
         bets = [bet for bet in found if bet is not None]
         promising = [bet for bet in bets if bet.n]

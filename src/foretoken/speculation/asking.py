@@ -54,7 +54,7 @@ class Asking:
         self._passable: dict[tuple[str, int], bool] = {}
         """By drafter and number of slots, what `_could_pass` says until a request is over: it is asked for often."""
         self._payable: dict[tuple[int, int], bool] = {}
-        """By number of slots with and without drafts, likewise what `_could_pay` says."""
+        """By the number of slots that are asked for and of all, likewise what `_could_pay` says."""
 
     def believe(self, source: str) -> None:
         self.acceptance.calibrated.add(source)
@@ -203,7 +203,7 @@ class Asking:
 
     def _could_pay(self, n_asked: int) -> bool:
         """Whether drafts of so many slots, all of them right, would win more than the others lose by waiting."""
-        n_slots = len(self._requests)
+        n_slots = max(n_asked, len(self._requests))
         key = n_asked, n_slots
         if key not in self._payable:
             plain_ms = self._ms(1)

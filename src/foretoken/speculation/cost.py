@@ -155,9 +155,9 @@ class BatchCost:
                 return
             ratio = _plausible(ms, known * by_curve) / by_curve
             seen = self._seen[kind] = self._seen.get(kind, 0) + n_steps
-            drafted = (len(rows), False)
-            if kind != drafted:
-                news = _all(_DRIFT_NEWS, n_steps)
+            n_slots, plain = kind
+            if plain:
+                news, drafted = _all(_DRIFT_NEWS, n_steps), (n_slots, False)
                 if drafted in self._company and seen > n_steps:
                     # There are few of those: what the machine does is seen in plain steps.
                     self._company[drafted] *= 1 + news * (ratio / known - 1)

@@ -11,6 +11,7 @@ from foretoken.speculation.allowance import Allowance
 from foretoken.speculation.base import NO_DRAFT, DraftAsk, Verdict
 from foretoken.speculation.pause import LONGEST, Pause
 from foretoken.speculation.planner import Step
+from foretoken.speculation.sizing import MemoryCost
 from tests.unit.speculation.test_planner import GPU, ask, planner, remembered
 
 LINEAR = {1: 10.0, 2: 20.0, 4: 40.0, 8: 80.0, 16: 160.0, 32: 320.0, 64: 640.0}
@@ -70,13 +71,15 @@ def test_four_slots_that_nobody_helps_are_hardly_slower() -> None:
 
 
 def test_a_slot_alone_with_its_drafts_is_put_off_where_that_cannot_pay() -> None:
-    def could_pay(table: dict[int, float], n_asked: int) -> bool:
-        p = planner(table)
+    def could_pay(table: dict[int, float], n_asked: int, in_passes: bool = False) -> bool:
+        p = planner(table, MemoryCost(replays=in_passes))
         p.worth_asking([ask(seq) for seq in range(4)])
         return p._could_pay(n_asked)
 
     assert not could_pay(LINEAR, 1), "three would wait for one"
-    assert not could_pay(LINEAR, 3), "one would wait for three, many times as long as for a plain step"
+    flat = {1: 10.0, 4: 14.0, 8: 22.0, 16: 40.0, 32: 70.0}
+    assert not could_pay(flat, 3, in_passes=True), "three would win more than the fourth loses, who waits too long"
+    assert could_pay(flat, 4, in_passes=True)
     assert could_pay(GPU, 1), "rows are cheap"
     assert could_pay(GPU, 4)
 
